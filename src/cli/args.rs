@@ -1,0 +1,277 @@
+//! Arguments and variables, as typed values. What a newcomer reads at `tasklight help` is here.
+
+use std::{net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
+
+use clap::{Args, Parser, Subcommand};
+use tasklight::{Scope, SessionId, TaskId};
+
+use super::CommandError;
+
+/// Background work, live in a web page.
+///
+/// A gateway (`tasklight serve`) runs commands in the background and shows each session's list at
+/// <http://ADDRESS/sessions/SESSION/tasks>, live. The other commands ask it, by its control socket.
+#[derive(Debug, Parser)]
+#[command(version, after_help = EXAMPLES, max_term_width = 100)]
+pub(crate) struct Arguments {
+    /// The gateway's control socket: unix:PATH or a path [default: tasklight.sock in
+    /// `$XDG_RUNTIME_DIR`, else tasklight-UID.sock in the temporary folder]
+    #[arg(
+        long,
+        global = true,
+        env = "TASKLIGHT_CONTROL",
+        value_name = "unix:PATH",
+        default_value_t,
+        hide_default_value = true
+    )]
+    pub(crate) control: ControlAddress,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  tasklight serve &
+  tasklight start --session demo -- make test
+  curl -N http://127.0.0.1:8080/sessions/demo/tasks
+  tasklight output --session demo bash-1 --wait 30s
+
+Exit codes:
+  0  done
+  1  the gateway refused, or something failed; stderr says what
+  2  the command line is wrong
+  3  no gateway answers at the control socket";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Serve: hold the tasks and stream their lists, until SIGTERM or Ctrl-C
+    #[command(after_help = SERVE_HELP)]
+    Serve(ServeArguments),
+    /// Start a command in the background, and print its task's id
+    #[command(after_help = START_HELP)]
+    Start(StartArguments),
+    /// List a session's tasks and the unowned ones
+    List {
+        #[command(flatten)]
+        scope: ScopeArguments,
+        /// Print the list as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print what a task put out since the last time, and how it stands
+    ///
+    /// There is one cursor for each task: what was printed once is not printed again, to nobody.
+    Output {
+        /// The task, such as bash-1
+        task: TaskId,
+        #[command(flatten)]
+        scope: ScopeArguments,
+        /// Wait up to this long for something new or the task's end: 500ms, 30s, 10m at most
+        #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+        wait: Option<Duration>,
+        /// Print {"text":…,"task":…} as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// End a task: SIGTERM, and SIGKILL 3 s later to what is left
+    Kill {
+        /// The task, such as bash-1
+        task: TaskId,
+        #[command(flatten)]
+        scope: ScopeArguments,
+        /// Why, for the gateway's log
+        #[arg(long)]
+        reason: Option<String>,
+        /// Print the task as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// End a session: kill what runs in it, and forget its tasks
+    Dispose {
+        #[command(flatten)]
+        session: SessionArgument,
+    },
+}
+
+const SERVE_HELP: &str = "\
+Browsers can only look. The control socket can run commands: it has mode 0600.
+TASKLIGHT_LOG chooses what is logged (error, warn, info, debug) [default: info].
+On SIGTERM and SIGINT children get SIGTERM, and SIGKILL after the grace; then streams end, and
+serve exits with 0. A second signal exits at once.";
+
+const START_HELP: &str = "\
+One argument is a command line for bash: tasklight start 'make && ./run'.
+More are one command and its arguments, each kept as it is: tasklight start -- grep -r 'a b' src.";
+
+#[derive(Debug, Args)]
+pub(crate) struct ServeArguments {
+    /// Where browsers connect; port 0 takes a free one
+    #[arg(long, env = "TASKLIGHT_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
+    pub(crate) listen: SocketAddr,
+    /// Running or stopping tasks that one session, or the unowned together, may have
+    #[arg(long, env = "TASKLIGHT_MAX_LIVE_TASKS", value_name = "N", default_value_t = 10)]
+    pub(crate) max_live_tasks: usize,
+    /// Ended tasks kept for each session
+    #[arg(long, env = "TASKLIGHT_MAX_SETTLED_TASKS", value_name = "N", default_value_t = 100)]
+    pub(crate) max_settled_tasks: usize,
+    /// Bytes of output kept for each task
+    #[arg(long, env = "TASKLIGHT_OUTPUT_TAIL", value_name = "BYTES", default_value_t = 256 * 1024)]
+    pub(crate) output_tail: usize,
+    /// A silent stream sends a sign of life after this long
+    #[arg(long, env = "TASKLIGHT_HEARTBEAT", value_name = "TIME", default_value = "15s", value_parser = positive)]
+    pub(crate) heartbeat: Duration,
+    /// How long a client may take to send a request
+    #[arg(long, env = "TASKLIGHT_REQUEST_TIMEOUT", value_name = "TIME", default_value = "10s", value_parser = positive)]
+    pub(crate) request_timeout: Duration,
+    /// From SIGTERM to SIGKILL, for each process
+    #[arg(long, env = "TASKLIGHT_GRACE", value_name = "TIME", default_value = "3s", value_parser = positive)]
+    pub(crate) grace: Duration,
+    /// How long a shutdown may take in all
+    #[arg(long, env = "TASKLIGHT_DRAIN", value_name = "TIME", default_value = "10s", value_parser = positive)]
+    pub(crate) drain: Duration,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StartArguments {
+    #[command(flatten)]
+    pub(crate) scope: ScopeArguments,
+    /// What people see [default: the command]
+    #[arg(long)]
+    pub(crate) label: Option<String>,
+    /// Where it runs [default: here]
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) cwd: Option<PathBuf>,
+    /// Set a variable for it; may be repeated
+    #[arg(long, value_name = "NAME=VALUE", value_parser = name_and_value)]
+    pub(crate) env: Vec<(String, String)>,
+    /// Print the task as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The command
+    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SessionArgument {
+    /// The session [default: the name of the current folder]
+    #[arg(long, env = "TASKLIGHT_SESSION")]
+    session: Option<SessionId>,
+}
+
+impl SessionArgument {
+    /// The session that was named, or the current folder's name.
+    pub(crate) fn session(&self) -> Result<SessionId, CommandError> {
+        let here = || {
+            let folder = std::env::current_dir().ok()?;
+            SessionId::new(&folder.file_name()?.to_string_lossy()).ok()
+        };
+        // The root folder has no name, and a folder's name may be longer than an id.
+        self.session.clone().or_else(here).ok_or(CommandError::NoSession)
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ScopeArguments {
+    #[command(flatten)]
+    session: SessionArgument,
+    /// The tasks that belong to no session, and show in every one
+    #[arg(long, conflicts_with = "session")]
+    unowned: bool,
+}
+
+impl ScopeArguments {
+    pub(crate) fn scope(&self) -> Result<Scope, CommandError> {
+        if self.unowned { Ok(Scope::Unowned) } else { self.session.session().map(Scope::Session) }
+    }
+}
+
+/// Where the control API is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ControlAddress(PathBuf);
+
+impl ControlAddress {
+    pub(crate) fn path(&self) -> &std::path::Path {
+        &self.0
+    }
+}
+
+impl Default for ControlAddress {
+    fn default() -> Self {
+        let runtime = std::env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty());
+        Self(runtime.map_or_else(
+            || std::env::temp_dir().join(format!("tasklight-{}.sock", rustix::process::geteuid().as_raw())),
+            |folder| PathBuf::from(folder).join("tasklight.sock"),
+        ))
+    }
+}
+
+impl FromStr for ControlAddress {
+    type Err = &'static str;
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let path = text.strip_prefix("unix:").unwrap_or(text);
+        if path.is_empty() || (path == text && !path.contains('/')) {
+            return Err("write unix:PATH, or a path with a '/' in it");
+        }
+        Ok(Self(PathBuf::from(path)))
+    }
+}
+
+impl std::fmt::Display for ControlAddress {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "unix:{}", self.0.display())
+    }
+}
+
+/// What bash gets: one argument is a command line as it is; more are quoted, each to be itself.
+pub(crate) fn command_line(command: &[String]) -> String {
+    match command {
+        [line] => line.clone(),
+        words => {
+            let quoter = shlex::Quoter::new().allow_nul(true);
+            quoter.join(words.iter().map(String::as_str)).unwrap_or_else(|_| words.join(" "))
+        }
+    }
+}
+
+fn name_and_value(text: &str) -> Result<(String, String), &'static str> {
+    let (name, value) = text.split_once('=').ok_or("write NAME=VALUE")?;
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+fn positive(text: &str) -> Result<Duration, String> {
+    match humantime::parse_duration(text) {
+        Ok(Duration::ZERO) => Err("must be longer than nothing".to_owned()),
+        Ok(time) => Ok(time),
+        Err(error) => Err(format!("{error}; write 500ms or 15s")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn one_argument_is_a_command_line_and_more_are_words() {
+        let words = |words: &[&str]| command_line(&words.iter().map(ToString::to_string).collect::<Vec<_>>());
+        assert_eq!(words(&["make && ./run"]), "make && ./run");
+        assert_eq!(words(&["grep", "-r", "a b", "src"]), "grep -r 'a b' src");
+        assert_eq!(words(&["echo", "$HOME", "it's"]), "echo '$HOME' \"it's\"");
+    }
+
+    #[test]
+    fn a_control_address_is_a_path() {
+        assert_eq!("unix:/a/b".parse::<ControlAddress>().unwrap().path(), std::path::Path::new("/a/b"));
+        assert_eq!("./s".parse::<ControlAddress>().unwrap().path(), std::path::Path::new("./s"));
+        assert!("".parse::<ControlAddress>().is_err());
+        assert!("unix:".parse::<ControlAddress>().is_err());
+        assert!("8080".parse::<ControlAddress>().is_err());
+    }
+}

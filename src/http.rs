@@ -1,0 +1,39 @@
+//! Everything that knows HTTP.
+
+pub(crate) mod body;
+pub(crate) mod control;
+pub(crate) mod handoff;
+pub(crate) mod observe;
+pub(crate) mod problem;
+pub(crate) mod route;
+pub(crate) mod stream;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::{Response, StatusCode, header};
+
+/// An answer that is whole in memory.
+pub(crate) type Whole = Response<Full<Bytes>>;
+
+/// An answer in JSON.
+pub(crate) fn json(status: StatusCode, body: impl Into<Bytes>) -> Whole {
+    with_body(status, "application/json", body)
+}
+
+/// An answer with that content type, which no cache keeps.
+pub(crate) fn with_body(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Whole {
+    let mut answer = Response::new(Full::new(body.into()));
+    *answer.status_mut() = status;
+    let headers = answer.headers_mut();
+    headers.insert(header::CONTENT_TYPE, header::HeaderValue::from_static(content_type));
+    headers.insert(header::CACHE_CONTROL, header::HeaderValue::from_static("no-store"));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, header::HeaderValue::from_static("nosniff"));
+    answer
+}
+
+/// An answer without a body.
+pub(crate) fn empty(status: StatusCode) -> Whole {
+    let mut answer = Response::new(Full::default());
+    *answer.status_mut() = status;
+    answer
+}

@@ -1,0 +1,135 @@
+//! A request's body, of bounded size and within bounded time, as a value.
+
+use std::time::Duration;
+
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use hyper::{HeaderMap, Request, body::Incoming, header};
+use serde::de::DeserializeOwned;
+
+use super::problem::Problem;
+
+/// The largest JSON body, in bytes.
+pub(crate) const MAX_JSON: usize = 64 * 1024;
+
+/// Reads a JSON body.
+///
+/// # Errors
+/// Not JSON by its content type (415), too large (413), too slow (408), not UTF-8 or not JSON
+/// (400), a field that is unknown, missing or has a wrong value (422, naming it).
+pub(crate) async fn json<T: DeserializeOwned>(request: Request<Incoming>, patience: Duration) -> Result<T, Problem> {
+    if !is_json(request.headers()) {
+        return Err(Problem::NotJson);
+    }
+    parse(&whole(request, MAX_JSON, patience).await?)
+}
+
+/// Like [`json`], but no body and no content type at all is the default.
+pub(crate) async fn json_or_default<T: DeserializeOwned + Default>(
+    request: Request<Incoming>,
+    patience: Duration,
+) -> Result<T, Problem> {
+    use hyper::body::Body;
+    if request.body().is_end_stream() && !request.headers().contains_key(header::CONTENT_TYPE) {
+        return Ok(T::default());
+    }
+    json(request, patience).await
+}
+
+async fn whole(request: Request<Incoming>, limit: usize, patience: Duration) -> Result<Vec<u8>, Problem> {
+    let body = Limited::new(request.into_body(), limit).collect();
+    match tokio::time::timeout(patience, body).await {
+        Err(_) => Err(Problem::TooSlow),
+        Ok(Ok(body)) => Ok(body.to_bytes().into()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Problem::TooLarge { limit }),
+        Ok(Err(error)) => Err(Problem::BrokenBody(format!("the body did not arrive whole: {error}"))),
+    }
+}
+
+fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
+    let text = std::str::from_utf8(body)
+        .map_err(|error| Problem::BrokenBody(format!("byte {} of the body is not UTF-8", error.valid_up_to())))?;
+    let broken = |error: &serde_json::Error| Problem::BrokenBody(format!("the body is not JSON: {error}"));
+    // serde takes an array for a struct too, its values in the order of the fields.
+    if !text.trim_start().starts_with('{') {
+        serde_json::from_str::<serde::de::IgnoredAny>(text).map_err(|error| broken(&error))?;
+        return Err(Problem::field("(body)", "the body is a JSON object"));
+    }
+    let mut json = serde_json::Deserializer::from_str(text);
+    let value = serde_path_to_error::deserialize(&mut json).map_err(|error| {
+        let field = error.path().to_string();
+        match error.inner() {
+            inner if inner.is_data() => Problem::field(blamed(&field, inner), without_position(inner)),
+            inner => broken(inner),
+        }
+    })?;
+    json.end().map_err(|error| broken(&error))?;
+    Ok(value)
+}
+
+/// The field that an error is about. For one that is unknown, missing or there twice the path
+/// names the object around it, and the message names the field in backquotes.
+fn blamed(path: &str, error: &serde_json::Error) -> String {
+    let message = error.to_string();
+    let about_a_name = ["unknown field `", "missing field `", "duplicate field `"];
+    let name = about_a_name.iter().find_map(|start| message.strip_prefix(start)?.split('`').next());
+    name.map_or_else(|| if path == "." { "(body)".to_owned() } else { path.to_owned() }, str::to_owned)
+}
+
+fn without_position(error: &serde_json::Error) -> String {
+    let message = error.to_string();
+    let position = format!(" at line {} column {}", error.line(), error.column());
+    message.strip_suffix(&position).unwrap_or(&message).to_owned()
+}
+
+/// RFC 9110 §8.3.1: type and subtype are compared without case; parameters follow a semicolon.
+fn is_json(headers: &HeaderMap) -> bool {
+    let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let essence = content_type.and_then(|value| value.split(';').next());
+    essence.is_some_and(|essence| essence.trim().eq_ignore_ascii_case("application/json"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+
+    use super::*;
+    use crate::task::Label;
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Example {
+        #[expect(dead_code, reason = "only whether it can be read is asked")]
+        label: Label,
+        #[serde(default)]
+        #[expect(dead_code, reason = "only whether it can be read is asked")]
+        env: std::collections::BTreeMap<String, String>,
+    }
+
+    fn blamed_field(body: &str) -> (String, String) {
+        let problem = parse::<Example>(body.as_bytes()).unwrap_err();
+        let Problem::Field { field, problem } = problem else { panic!("{body}: {problem:?}") };
+        (field, problem)
+    }
+
+    #[test]
+    fn a_bad_field_is_named() {
+        assert_eq!(blamed_field("{}").0, "label");
+        assert_eq!(blamed_field(r#"{"label":""}"#), ("label".into(), "a label has something to read in it".into()));
+        assert_eq!(blamed_field(r#"{"label":7}"#).0, "label");
+        assert_eq!(blamed_field(r#"{"label":"a","env":{"A":1}}"#).0, "env.A");
+        assert_eq!(blamed_field(r#"{"label":"a","label":"b"}"#).0, "label");
+        let (field, problem) = blamed_field(r#"{"label":"a","lable":"b"}"#);
+        assert_eq!(field, "lable");
+        assert_eq!(problem, "unknown field `lable`, expected `label` or `env`");
+        for not_an_object in ["[]", r#"["label"]"#, "7", "null"] {
+            assert_eq!(blamed_field(not_an_object).0, "(body)");
+        }
+    }
+
+    #[test]
+    fn a_broken_body_is_not_a_bad_field() {
+        for broken in [&b""[..], b"{", b"{\"label\":\"a\"} x", b"{\"label\":\"\xff\"}", b"{'label':1}"] {
+            assert!(matches!(parse::<Example>(broken), Err(Problem::BrokenBody(_))), "{broken:?}");
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! How a request for a stream leaves hyper.
+//!
+//! An SSE answer lasts for hours, and for all that time hyper keeps two buffers and a large future
+//! for it. So hyper parses the request and answers whatever came before it; then the connection's
+//! driver takes the socket back, and hyper is gone.
+//!
+//! Promise: no byte of an earlier answer is lost. The socket is taken only when hyper has written
+//! all it had: [`Socket`] remembers whether the last write was refused. Bytes that the client sent
+//! past the request are dropped, since a stream is a connection's last answer.
+
+use std::{
+    io,
+    pin::Pin,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll, ready},
+};
+
+use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+
+use super::stream::StreamPlan;
+
+/// What a connection's service and its driver share.
+#[derive(Clone, Default)]
+pub(crate) struct Handoff(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    plan: Mutex<Option<StreamPlan>>,
+    unsent: AtomicBool,
+}
+
+impl Handoff {
+    /// Called by the service: the connection is to become this stream.
+    pub(crate) fn offer(&self, plan: StreamPlan) {
+        *self.0.plan.lock().unwrap_or_else(PoisonError::into_inner) = Some(plan);
+    }
+
+    /// Called by the driver after hyper was polled: the plan, once hyper has nothing left to send.
+    pub(crate) fn take(&self) -> Option<StreamPlan> {
+        if self.0.unsent.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.0.plan.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// The socket for hyper to use.
+    pub(crate) fn socket(&self, stream: TcpStream) -> Socket {
+        Socket { io: TokioIo::new(stream), handoff: self.clone() }
+    }
+
+    fn written<T>(&self, write: Poll<T>) -> Poll<T> {
+        // hyper writes until its buffer is empty or a write is refused, so that the last write
+        // tells which.
+        self.0.unsent.store(write.is_pending(), Ordering::Relaxed);
+        write
+    }
+}
+
+/// A socket that remembers whether the last write was refused.
+pub(crate) struct Socket {
+    io: TokioIo<TcpStream>,
+    handoff: Handoff,
+}
+
+impl Socket {
+    pub(crate) fn into_stream(self) -> TcpStream {
+        self.io.into_inner()
+    }
+}
+
+impl Read for Socket {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_read(cx, buf)
+    }
+}
+
+impl Write for Socket {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        let write = Pin::new(&mut self.io).poll_write(cx, buf);
+        self.handoff.written(write)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(Pin::new(&mut self.io).poll_shutdown(cx))?;
+        Poll::Ready(Ok(()))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let write = Pin::new(&mut self.io).poll_write_vectored(cx, bufs);
+        self.handoff.written(write)
+    }
+}

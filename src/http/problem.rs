@@ -1,0 +1,206 @@
+//! Whatever can be wrong with a request, as an answer (RFC 9457): the one place where an error
+//! becomes a status.
+//!
+//! Promise: the title says what to do, the detail what was wrong here; what only the operator may
+//! know goes to the log.
+
+use hyper::{
+    StatusCode,
+    header::{self, HeaderValue},
+};
+use serde::Serialize;
+
+use super::Whole;
+use crate::{
+    id::InvalidSessionId,
+    registry::{AccessError, KillError, LaunchError, StartError},
+};
+
+/// One thing that is wrong.
+#[derive(Debug)]
+pub(crate) enum Problem {
+    BadPath,
+    BadSessionId(InvalidSessionId),
+    NoSuchPath,
+    MethodNotAllowed { allow: &'static str },
+    NotAcceptable,
+    NotJson,
+    TooLarge { limit: usize },
+    TooSlow,
+    BrokenBody(String),
+    Field { field: String, problem: String },
+    UnknownTask(String),
+    AnotherSession(String),
+    TooManyLive(String),
+    Disposed,
+    Draining,
+    CannotAsk(String),
+    System(String),
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    r#type: String,
+    title: &'a str,
+    status: u16,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    detail: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    field: Option<&'a str>,
+}
+
+impl Problem {
+    pub(crate) fn field(field: impl Into<String>, problem: impl Into<String>) -> Self {
+        Self::Field { field: field.into(), problem: problem.into() }
+    }
+
+    /// Status, the name that a program can match, and what to do.
+    fn class(&self) -> (StatusCode, &'static str, &'static str) {
+        match self {
+            Self::BadPath => (StatusCode::BAD_REQUEST, "bad-path", "Percent-encode each segment of the path as UTF-8"),
+            Self::BadSessionId(_) => (
+                StatusCode::BAD_REQUEST,
+                "bad-session-id",
+                "Use a session id of 1 to 128 bytes of UTF-8 without control characters and without '/'",
+            ),
+            Self::NoSuchPath => (StatusCode::NOT_FOUND, "no-such-path", "Check the path: there is nothing here"),
+            Self::MethodNotAllowed { .. } => {
+                (StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed", "Use a method that the Allow header names")
+            }
+            Self::NotAcceptable => (
+                StatusCode::NOT_ACCEPTABLE,
+                "not-acceptable",
+                "Accept text/event-stream for the live list, or application/json for the list once",
+            ),
+            Self::NotJson => (
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                "not-json",
+                "Send the body as JSON, with content-type: application/json",
+            ),
+            Self::TooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "too-large", "Send a smaller body"),
+            Self::TooSlow => (StatusCode::REQUEST_TIMEOUT, "too-slow", "Send the body at once"),
+            Self::BrokenBody(_) => (StatusCode::BAD_REQUEST, "broken-body", "Send valid JSON in UTF-8"),
+            Self::Field { .. } => (
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "bad-field",
+                "Correct the field that is named, and send the request again",
+            ),
+            Self::UnknownTask(_) => {
+                (StatusCode::NOT_FOUND, "unknown-task", "List the session's tasks: there is none of this id")
+            }
+            Self::AnotherSession(_) => {
+                (StatusCode::FORBIDDEN, "another-session", "Ask by the session that owns the task")
+            }
+            Self::TooManyLive(_) => (
+                StatusCode::TOO_MANY_REQUESTS,
+                "too-many-live-tasks",
+                "Kill a task or wait until one ends, then start again",
+            ),
+            Self::Disposed => {
+                (StatusCode::CONFLICT, "session-disposed", "Wait until the session is disposed, then start again")
+            }
+            Self::Draining => {
+                (StatusCode::SERVICE_UNAVAILABLE, "draining", "Try again once the gateway has been restarted")
+            }
+            Self::CannotAsk(_) => {
+                (StatusCode::BAD_GATEWAY, "cannot-ask", "Try again: the task's producer could not be asked to end it")
+            }
+            Self::System(_) => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "system",
+                "Try again later: the gateway's machine is out of something",
+            ),
+        }
+    }
+
+    fn detail(&self) -> String {
+        match self {
+            Self::BadSessionId(problem) => problem.to_string(),
+            Self::TooLarge { limit } => format!("the body may have {limit} bytes"),
+            Self::Field { problem, .. } => problem.clone(),
+            Self::UnknownTask(id) => format!("unknown task {id}"),
+            Self::AnotherSession(detail)
+            | Self::TooManyLive(detail)
+            | Self::BrokenBody(detail)
+            | Self::CannotAsk(detail)
+            | Self::System(detail) => detail.clone(),
+            Self::BadPath
+            | Self::NoSuchPath
+            | Self::MethodNotAllowed { .. }
+            | Self::NotAcceptable
+            | Self::NotJson
+            | Self::TooSlow
+            | Self::Disposed
+            | Self::Draining => String::new(),
+        }
+    }
+}
+
+impl From<Problem> for Whole {
+    fn from(problem: Problem) -> Self {
+        let (status, name, title) = problem.class();
+        let field = if let Problem::Field { field, .. } = &problem { Some(field.as_str()) } else { None };
+        let document = Document {
+            r#type: format!("urn:tasklight:problem:{name}"),
+            title,
+            status: status.as_u16(),
+            detail: &problem.detail(),
+            field,
+        };
+        let body = serde_json::to_vec(&document).unwrap_or_default();
+        let mut answer = super::with_body(status, "application/problem+json", body);
+        if let Problem::MethodNotAllowed { allow } = problem {
+            answer.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allow));
+        }
+        // RFC 9110 §10.2.3, in seconds.
+        let retry_after = match status {
+            StatusCode::TOO_MANY_REQUESTS | StatusCode::CONFLICT => Some("1"),
+            StatusCode::SERVICE_UNAVAILABLE => Some("5"),
+            _ => None,
+        };
+        if let Some(seconds) = retry_after {
+            answer.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static(seconds));
+        }
+        answer
+    }
+}
+
+impl From<InvalidSessionId> for Problem {
+    fn from(problem: InvalidSessionId) -> Self {
+        Self::BadSessionId(problem)
+    }
+}
+
+impl From<AccessError> for Problem {
+    fn from(error: AccessError) -> Self {
+        match error {
+            AccessError::UnknownTask(id) => Self::UnknownTask(id.to_string()),
+            AccessError::AnotherSession(_) => Self::AnotherSession(error.to_string()),
+        }
+    }
+}
+
+impl From<KillError> for Problem {
+    fn from(error: KillError) -> Self {
+        match error {
+            KillError::Access(error) => error.into(),
+            KillError::Stop(error) => Self::CannotAsk(error.to_string()),
+        }
+    }
+}
+
+impl From<StartError> for Problem {
+    fn from(error: StartError) -> Self {
+        match error {
+            StartError::TooManyLive { .. } => Self::TooManyLive(error.to_string()),
+            StartError::OwnerDisposed => Self::Disposed,
+            StartError::Closed => Self::Draining,
+            StartError::Launch(LaunchError::Field { field, problem }) => Self::field(field, problem),
+            StartError::Launch(error @ LaunchError::System { .. }) => {
+                let cause = std::error::Error::source(&error).map(ToString::to_string);
+                tracing::error!(%error, cause, "a task did not start");
+                Self::System(error.to_string())
+            }
+        }
+    }
+}

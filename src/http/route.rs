@@ -1,0 +1,144 @@
+//! A path, as what it names. A pure function.
+//!
+//! A path is split first, and each segment is percent-decoded once (RFC 3986 §2.4): so `%61` is
+//! `a`, `%2F` is never a separator, and nothing is decoded twice.
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+
+use super::problem::Problem;
+use crate::id::{InvalidSessionId, Scope, SessionId, TaskId};
+
+/// What a browser may ask for.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum ObserveRoute {
+    Tasks(SessionId),
+}
+
+/// What a producer or an agent may ask for.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum ControlRoute {
+    Tasks(Scope),
+    Task(Scope, TaskId),
+    Kill(Scope, TaskId),
+    Output(Scope, TaskId),
+    Owner(SessionId),
+    Healthz,
+    Readyz,
+}
+
+/// Reads a path of the browsers' listener.
+pub(crate) fn observe(path: &str) -> Result<ObserveRoute, Problem> {
+    let segments = Segments::of(path)?;
+    match segments.as_strs().as_slice() {
+        ["sessions", session, "tasks"] => Ok(ObserveRoute::Tasks(SessionId::new(session)?)),
+        _ => Err(Problem::NoSuchPath),
+    }
+}
+
+/// Reads a path of the control listener.
+pub(crate) fn control(path: &str) -> Result<ControlRoute, Problem> {
+    let segments = Segments::of(path)?;
+    let segments = segments.as_strs();
+    let (scope, rest) = match segments.as_slice() {
+        ["healthz"] => return Ok(ControlRoute::Healthz),
+        ["readyz"] => return Ok(ControlRoute::Readyz),
+        ["sessions", session] => return Ok(ControlRoute::Owner(SessionId::new(session)?)),
+        ["sessions", session, "tasks", rest @ ..] => (Scope::Session(SessionId::new(session)?), rest),
+        ["tasks", rest @ ..] => (Scope::Unowned, rest),
+        _ => return Err(Problem::NoSuchPath),
+    };
+    let task = |id: &str| id.parse().map_err(|_| Problem::UnknownTask(id.to_owned()));
+    match rest {
+        [] => Ok(ControlRoute::Tasks(scope)),
+        [id] => Ok(ControlRoute::Task(scope, task(id)?)),
+        [id, "kill"] => Ok(ControlRoute::Kill(scope, task(id)?)),
+        [id, "output"] => Ok(ControlRoute::Output(scope, task(id)?)),
+        _ => Err(Problem::NoSuchPath),
+    }
+}
+
+/// The control API's path of a scope's tasks; a task's own is this, `/` and its id.
+#[must_use]
+pub fn tasks_path(scope: &Scope) -> String {
+    match scope {
+        Scope::Session(session) => format!("{}/tasks", owner_path(session)),
+        Scope::Unowned => "/tasks".to_owned(),
+    }
+}
+
+/// The control API's path of a session.
+#[must_use]
+pub fn owner_path(session: &SessionId) -> String {
+    format!("/sessions/{}", utf8_percent_encode(session.as_str(), SEGMENT))
+}
+
+/// All but RFC 3986's unreserved characters (§2.3).
+const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+struct Segments<'a>(Vec<std::borrow::Cow<'a, str>>);
+
+impl<'a> Segments<'a> {
+    fn of(path: &'a str) -> Result<Self, Problem> {
+        let path = path.strip_prefix('/').ok_or(Problem::NoSuchPath)?;
+        let decoded = path.split('/').enumerate().map(|(at, segment)| {
+            let not_utf8 = |_| match at {
+                // Where a session stands, the answer says what a session is.
+                1 => InvalidSessionId::NotUtf8.into(),
+                _ => Problem::BadPath,
+            };
+            percent_decode_str(segment).decode_utf8().map_err(not_utf8)
+        });
+        decoded.collect::<Result<_, _>>().map(Self)
+    }
+
+    fn as_strs(&self) -> Vec<&str> {
+        self.0.iter().map(AsRef::as_ref).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn session(path: &str) -> Result<String, String> {
+        match observe(path) {
+            Ok(ObserveRoute::Tasks(session)) => Ok(session.to_string()),
+            Err(problem) => Err(format!("{problem:?}")),
+        }
+    }
+
+    #[test]
+    fn each_segment_is_decoded_once() {
+        assert_eq!(session("/sessions/%61/tasks").unwrap(), "a");
+        assert_eq!(session("/sessions/%2561/tasks").unwrap(), "%61");
+        assert_eq!(session("/sessions/a%20b/tasks").unwrap(), "a b");
+        assert_eq!(session("/sessions/%E6%9E%84/tasks").unwrap(), "构");
+        assert_eq!(session("/sessions/../tasks").unwrap(), "..");
+        assert_eq!(session("/sessions/100%/tasks").unwrap(), "100%");
+    }
+
+    #[test]
+    fn what_is_not_a_session_id_is_told_from_what_is_not_a_path() {
+        for bad in ["", "a%2Fb", "%00", "%0A", "%FF", "%C2%85", &"x".repeat(129)] {
+            let problem = session(&format!("/sessions/{bad}/tasks")).unwrap_err();
+            assert!(problem.starts_with("BadSessionId"), "{bad}: {problem}");
+        }
+        for bad in ["/", "/sessions", "/sessions/a", "/sessions/a/tasks/", "//sessions/a/tasks", "/x", "*", ""] {
+            assert_eq!(session(bad).unwrap_err(), "NoSuchPath", "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_path_of_the_control_api_reads_back_as_it_was_written() {
+        for name in ["demo", "a b", "构建", "100%", "%61", "."] {
+            let scope = Scope::Session(SessionId::new(name).unwrap());
+            assert_eq!(control(&tasks_path(&scope)).unwrap(), ControlRoute::Tasks(scope.clone()));
+            let id: TaskId = "bash-7".parse().unwrap();
+            let path = format!("{}/{id}/kill", tasks_path(&scope));
+            assert_eq!(control(&path).unwrap(), ControlRoute::Kill(scope, id));
+        }
+        assert_eq!(control("/tasks").unwrap(), ControlRoute::Tasks(Scope::Unowned));
+        assert!(matches!(control("/tasks/bash-0"), Err(Problem::UnknownTask(_))));
+        assert!(matches!(control("/sessions/a/tasks/bash-1/eat"), Err(Problem::NoSuchPath)));
+    }
+}

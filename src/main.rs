@@ -1,0 +1,11 @@
+//! The `tasklight` program: `tasklight help` tells what it does.
+
+mod cli;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    cli::run(cli::args::Arguments::parse())
+}

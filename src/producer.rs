@@ -1,0 +1,5 @@
+//! Who makes tasks.
+
+mod exit;
+mod group;
+pub mod shell;

@@ -1,0 +1,103 @@
+//! A producer's end of one task.
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex, Weak},
+};
+
+use tokio::sync::watch;
+
+use super::{Shared, lock};
+use crate::{
+    id::{Scope, TaskId},
+    output::{More, OutputLog, Unread},
+    task::{End, Outcome},
+};
+
+/// By this a producer reports: output while it lasts, and how it ended.
+///
+/// Promise: when it is dropped without an outcome, the task settles `failed` with a detail saying
+/// so; a row never stays live with nobody to settle it. It does not keep the registry alive.
+pub struct TaskHandle {
+    pub(super) shared: Weak<Shared>,
+    pub(super) scope: Scope,
+    pub(super) id: TaskId,
+    pub(super) output: Arc<TaskOutput>,
+}
+
+impl TaskHandle {
+    /// The task's id.
+    #[must_use]
+    pub fn id(&self) -> &TaskId {
+        &self.id
+    }
+
+    /// Adds to the task's output.
+    pub fn append(&self, bytes: &[u8]) {
+        self.output.append(bytes);
+    }
+
+    /// Settles the task. The first outcome counts; a later one, and one for a task whose owner is
+    /// gone, is ignored.
+    pub fn settle(&self, outcome: Outcome) {
+        if let Some(shared) = self.shared.upgrade() {
+            shared.settle(&self.scope, &self.id, outcome);
+        }
+    }
+}
+
+impl Drop for TaskHandle {
+    fn drop(&mut self) {
+        let detail = if std::thread::panicking() {
+            "its producer panicked"
+        } else {
+            "its producer went away without saying how it ended"
+        };
+        self.settle(Outcome::new(End::Failed).with_detail(detail));
+    }
+}
+
+impl fmt::Debug for TaskHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("TaskHandle").field(&self.id).finish()
+    }
+}
+
+/// A task's output log and the news of it, apart from the registry's lock: output flows without
+/// touching the registry.
+pub(super) struct TaskOutput {
+    log: Mutex<OutputLog>,
+    /// Whether more can come; sent again at every append, so that whoever waits looks anew.
+    news: watch::Sender<More>,
+}
+
+impl TaskOutput {
+    pub(super) fn new(limit: usize) -> Self {
+        Self { log: Mutex::new(OutputLog::new(limit)), news: watch::Sender::new(More::Expected) }
+    }
+
+    fn append(&self, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
+        lock(&self.log).append(bytes);
+        self.news.send_modify(|_| {});
+    }
+
+    /// Says that the task has ended or is gone.
+    pub(super) fn end(&self) {
+        self.news.send_replace(More::No);
+    }
+
+    pub(super) fn has_unread(&self, more: More) -> bool {
+        lock(&self.log).has_unread(more)
+    }
+
+    pub(super) fn read(&self, more: More) -> Unread {
+        lock(&self.log).read(more)
+    }
+
+    pub(super) fn news(&self) -> watch::Receiver<More> {
+        self.news.subscribe()
+    }
+}

@@ -1,0 +1,135 @@
+//! Server-Sent Events as bytes.
+//!
+//! Source: WHATWG HTML, "Server-sent events", §9.2.5 (parsing) and §9.2.6 (interpreting).
+//! Promise: whatever the list holds, a frame is exactly one event whose data is the list's JSON:
+//! line ends are LF only, there is no byte order mark, and the data is one line.
+//! Never here: a socket, a clock, a registry.
+
+use std::io::{self, Write};
+
+use bytes::{Bytes, BytesMut};
+use serde::Serialize;
+use serde_json::ser::{CharEscape, CompactFormatter, Formatter};
+
+use crate::clock::UnixMillis;
+
+/// The media type of an event stream (§9.2.2).
+pub(crate) const MEDIA_TYPE: &str = "text/event-stream";
+
+/// A list as JSON that stays one line for every reader.
+///
+/// §9.2.5 ends lines at CR, LF and CRLF only, and JSON escapes those; but some clients split text
+/// at every Unicode line separator, so U+2028, U+2029 and U+0085 are escaped too.
+pub(crate) fn json_line(value: &impl Serialize) -> Bytes {
+    let mut json = Vec::with_capacity(256);
+    let written = value.serialize(&mut serde_json::Serializer::with_formatter(&mut json, OneLine(CompactFormatter)));
+    debug_assert!(written.is_ok(), "a list is plain data: {written:?}");
+    json.into()
+}
+
+struct OneLine(CompactFormatter);
+
+impl Formatter for OneLine {
+    fn write_string_fragment<W: ?Sized + Write>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()> {
+        let mut rest = fragment;
+        while let Some((at, c)) = rest.char_indices().find(|(_, c)| matches!(c, '\u{85}' | '\u{2028}' | '\u{2029}')) {
+            let (before, from) = rest.split_at(at);
+            write!(writer, "{before}\\u{:04x}", u32::from(c))?;
+            rest = from.get(c.len_utf8()..).unwrap_or_default();
+        }
+        self.0.write_string_fragment(writer, rest)
+    }
+
+    fn write_char_escape<W: ?Sized + Write>(&mut self, writer: &mut W, escape: CharEscape) -> io::Result<()> {
+        self.0.write_char_escape(writer, escape)
+    }
+}
+
+/// What a frame's `id:` field says (§9.2.6: a reader sends the last one back when it reconnects).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum EventId {
+    /// The server's clock when the frame was made.
+    Stamp(UnixMillis),
+    /// An empty id: the reader forgets the last one, and sends none when it reconnects.
+    Reset,
+}
+
+/// One unnamed event, ready for a socket: `data` is one line of JSON.
+pub(crate) fn event(id: EventId, data: &[u8]) -> BytesMut {
+    let mut frame = BytesMut::with_capacity(data.len() + 32);
+    match id {
+        EventId::Stamp(at) => frame.extend_from_slice(format!("id: {at}\ndata: ").as_bytes()),
+        EventId::Reset => frame.extend_from_slice(b"id:\ndata: "),
+    }
+    frame.extend_from_slice(data);
+    frame.extend_from_slice(b"\n\n");
+    frame
+}
+
+/// A comment (§9.2.6: a line that starts with a colon is ignored), and the blank line after it.
+pub(crate) fn comment(text: &str) -> String {
+    debug_assert!(!text.contains(['\r', '\n']), "a comment is one line");
+    format!(": {text}\n\n")
+}
+
+/// How long a reader waits before it connects again, in milliseconds.
+pub(crate) fn retry(milliseconds: u64) -> String {
+    format!("retry: {milliseconds}\n")
+}
+
+/// The shortest sign of life: an empty comment.
+pub(crate) const BEAT: &str = ":\n\n";
+
+/// A sign of life that `EventSource` shows to a script, which comments are not: a named event with
+/// the server's clock. It bears no id, so it leaves the reader's last one as it is.
+pub(crate) fn beat_event(now: UnixMillis) -> String {
+    format!("event: heartbeat\ndata: {now}\n\n")
+}
+
+/// The same bytes as one chunk of a chunked body (RFC 9112 §7.1).
+pub(crate) fn chunk(payload: &[u8]) -> Bytes {
+    let mut framed = BytesMut::with_capacity(payload.len() + 20);
+    framed.extend_from_slice(format!("{:x}\r\n", payload.len()).as_bytes());
+    framed.extend_from_slice(payload);
+    framed.extend_from_slice(b"\r\n");
+    framed.freeze()
+}
+
+/// The chunk that ends a chunked body (RFC 9112 §7.1).
+pub(crate) const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn data(label: &str) -> String {
+        String::from_utf8(json_line(&[label]).to_vec()).unwrap()
+    }
+
+    #[test]
+    fn line_separators_of_every_sort_are_escaped() {
+        assert_eq!(data("a\rdata: []\r\r"), r#"["a\rdata: []\r\r"]"#);
+        assert_eq!(data("\n\r\n"), r#"["\n\r\n"]"#);
+        assert_eq!(data("x\u{2028}y\u{2029}\u{85}z"), r#"["x\u2028y\u2029\u0085z"]"#);
+        assert_eq!(data("构建 🦀 \u{feff}"), "[\"构建 🦀 \u{feff}\"]");
+    }
+
+    #[test]
+    fn what_was_escaped_reads_back_as_it_was() {
+        for label in ["\u{2028}", "a\u{85}", "\"\\\u{2029}\"", "\u{0}\u{1f}\u{7f}", ""] {
+            let back: Vec<String> = serde_json::from_str(&data(label)).unwrap();
+            assert_eq!(back, [label]);
+        }
+    }
+
+    #[test]
+    fn an_event_is_its_id_one_data_line_and_a_blank_line() {
+        assert_eq!(&event(EventId::Stamp(UnixMillis(17)), b"[1]")[..], b"id: 17\ndata: [1]\n\n");
+        assert_eq!(&event(EventId::Reset, b"[]")[..], b"id:\ndata: []\n\n");
+    }
+
+    #[test]
+    fn a_chunk_is_its_length_in_hex_the_bytes_and_line_ends() {
+        assert_eq!(&chunk(b"0123456789abcdef0")[..], b"11\r\n0123456789abcdef0\r\n");
+    }
+}

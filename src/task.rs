@@ -1,0 +1,357 @@
+//! One task: its record, the changes that are legal, and what people see of it.
+//!
+//! Promise: a record goes `running` → (`stopping` →) one of three ends, and never back.
+//! Never here: who owns the record's lock, who is told, and the time, which comes in as an argument.
+
+use std::{fmt, sync::Arc};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    clock::UnixMillis,
+    id::{Kind, TaskId},
+};
+
+/// What a task is called: for a shell the raw command. 1 to [`Label::MAX_BYTES`] bytes, and not
+/// blank. Cloning is cheap.
+#[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Label(Arc<str>);
+
+impl Label {
+    /// The longest label, in bytes of UTF-8.
+    pub const MAX_BYTES: usize = 4_096;
+
+    /// Takes a label that somebody chose.
+    ///
+    /// # Errors
+    /// When it is blank or too long: a chosen label is never cut behind its owner's back.
+    pub fn new(text: &str) -> Result<Self, InvalidLabel> {
+        if text.trim().is_empty() {
+            return Err(InvalidLabel::Blank);
+        }
+        if text.len() > Self::MAX_BYTES {
+            return Err(InvalidLabel::TooLong { bytes: text.len() });
+        }
+        Ok(Self(text.into()))
+    }
+
+    /// Makes a label from a command, which may be longer: then it is cut and ends with `…`.
+    ///
+    /// # Errors
+    /// When the command is blank.
+    pub fn from_command(command: &str) -> Result<Self, InvalidLabel> {
+        Self::new(&clip(command, Self::MAX_BYTES))
+    }
+
+    /// The label as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TryFrom<String> for Label {
+    type Error = InvalidLabel;
+    fn try_from(text: String) -> Result<Self, InvalidLabel> {
+        Self::new(&text)
+    }
+}
+
+impl From<Label> for String {
+    fn from(label: Label) -> String {
+        label.as_str().to_owned()
+    }
+}
+
+impl fmt::Display for Label {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for Label {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+/// Why a text is not a [`Label`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InvalidLabel {
+    /// Empty, or nothing but white space.
+    #[error("a label has something to read in it")]
+    Blank,
+    /// Over [`Label::MAX_BYTES`].
+    #[error("a label has at most {max} bytes, this one has {bytes}", max = Label::MAX_BYTES)]
+    TooLong {
+        /// How long it was, in bytes.
+        bytes: usize,
+    },
+}
+
+/// The text, cut at a character and ended with `…` where it is longer than `max` bytes.
+fn clip(text: &str, max: usize) -> std::borrow::Cow<'_, str> {
+    const ELLIPSIS: &str = "…";
+    if text.len() <= max {
+        return text.into();
+    }
+    let end = text.floor_char_boundary(max.saturating_sub(ELLIPSIS.len()));
+    let kept = text.get(..end).unwrap_or_default();
+    format!("{kept}{ELLIPSIS}").into()
+}
+
+/// Where a task stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Status {
+    /// At work.
+    Running,
+    /// Asked to end, and not ended yet.
+    Stopping,
+    /// Ended, and did what it was for.
+    Completed,
+    /// Ended because somebody asked it to.
+    Killed,
+    /// Ended, and did not do what it was for.
+    Failed,
+}
+
+impl Status {
+    /// Whether the task has ended, for good.
+    #[must_use]
+    pub fn is_terminal(self) -> bool {
+        match self {
+            Self::Running | Self::Stopping => false,
+            Self::Completed | Self::Killed | Self::Failed => true,
+        }
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Running => "running",
+            Self::Stopping => "stopping",
+            Self::Completed => "completed",
+            Self::Killed => "killed",
+            Self::Failed => "failed",
+        })
+    }
+}
+
+/// How a task ended: one of three ends, and in words what happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outcome {
+    end: End,
+    detail: Option<Arc<str>>,
+}
+
+/// The three ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// It did what it was for.
+    Completed,
+    /// It was asked to end.
+    Killed,
+    /// It did not do what it was for.
+    Failed,
+}
+
+impl Outcome {
+    /// The longest detail, in bytes of UTF-8; a longer one is cut and ends with `…`.
+    pub const MAX_DETAIL_BYTES: usize = 4_096;
+
+    /// An end without more to say.
+    #[must_use]
+    pub fn new(end: End) -> Self {
+        Self { end, detail: None }
+    }
+
+    /// The same end, with what happened; a blank detail is none.
+    #[must_use]
+    pub fn with_detail(self, detail: impl AsRef<str>) -> Self {
+        let detail = detail.as_ref();
+        let detail = (!detail.trim().is_empty()).then(|| clip(detail, Self::MAX_DETAIL_BYTES).into());
+        Self { detail, ..self }
+    }
+}
+
+/// What people see of a task: the wire, and nothing that is not on it.
+///
+/// Its owner, its output, process ids and whether a model was told of it are never here.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TaskView {
+    /// `<kind>-<n>`.
+    pub id: TaskId,
+    /// What sort of work; a reader shows one that it does not know as it is.
+    pub kind: Kind,
+    /// What the task is called; never blank.
+    pub label: Label,
+    /// Where it stands.
+    pub status: Status,
+    /// How it ended, in words: `exit code: 1`, `signal: SIGTERM`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<Arc<str>>,
+    /// When it was registered.
+    pub started_at: UnixMillis,
+    /// When it ended: there exactly when the status is terminal, and never before `started_at`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finished_at: Option<UnixMillis>,
+}
+
+/// The record of one task.
+#[derive(Debug)]
+pub(crate) struct Task {
+    id: TaskId,
+    label: Label,
+    started_at: UnixMillis,
+    state: State,
+    /// Whether the model has been told how it ended: once it has, no notice is owed.
+    reported: bool,
+}
+
+#[derive(Debug)]
+enum State {
+    Running,
+    Stopping,
+    Ended { outcome: Outcome, at: UnixMillis },
+}
+
+/// Why a change was refused: the task has ended, and an end is final.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Ended;
+
+impl Task {
+    pub(crate) fn new(id: TaskId, label: Label, now: UnixMillis) -> Self {
+        Self { id, label, started_at: now, state: State::Running, reported: false }
+    }
+
+    pub(crate) fn id(&self) -> &TaskId {
+        &self.id
+    }
+
+    pub(crate) fn is_live(&self) -> bool {
+        match self.state {
+            State::Running | State::Stopping => true,
+            State::Ended { .. } => false,
+        }
+    }
+
+    /// Marks a live task as asked to end. `Ok(false)`: it was marked already.
+    pub(crate) fn stopping(&mut self) -> Result<bool, Ended> {
+        match self.state {
+            State::Running => {
+                self.state = State::Stopping;
+                Ok(true)
+            }
+            State::Stopping => Ok(false),
+            State::Ended { .. } => Err(Ended),
+        }
+    }
+
+    /// Ends a live task. The first outcome counts; a later one is refused.
+    pub(crate) fn settle(&mut self, outcome: Outcome, now: UnixMillis) -> Result<(), Ended> {
+        if !self.is_live() {
+            return Err(Ended);
+        }
+        self.state = State::Ended { outcome, at: now.max(self.started_at) };
+        Ok(())
+    }
+
+    pub(crate) fn reported(&self) -> bool {
+        self.reported
+    }
+
+    pub(crate) fn mark_reported(&mut self) {
+        self.reported = true;
+    }
+
+    pub(crate) fn view(&self) -> TaskView {
+        let (status, detail, finished_at) = match &self.state {
+            State::Running => (Status::Running, None, None),
+            State::Stopping => (Status::Stopping, None, None),
+            State::Ended { outcome, at } => {
+                let status = match outcome.end {
+                    End::Completed => Status::Completed,
+                    End::Killed => Status::Killed,
+                    End::Failed => Status::Failed,
+                };
+                (status, outcome.detail.clone(), Some(*at))
+            }
+        };
+        TaskView {
+            id: self.id.clone(),
+            kind: self.id.kind().clone(),
+            label: self.label.clone(),
+            status,
+            detail,
+            started_at: self.started_at,
+            finished_at,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn task() -> Task {
+        Task::new("bash-1".parse().unwrap(), Label::new("make").unwrap(), UnixMillis(1_000))
+    }
+
+    #[test]
+    fn the_first_outcome_counts_and_an_end_is_final() {
+        let mut task = task();
+        assert_eq!(task.stopping(), Ok(true));
+        assert_eq!(task.stopping(), Ok(false));
+        task.settle(Outcome::new(End::Killed).with_detail("signal: SIGTERM"), UnixMillis(2_000)).unwrap();
+        assert_eq!(task.settle(Outcome::new(End::Completed), UnixMillis(3_000)), Err(Ended));
+        assert_eq!(task.stopping(), Err(Ended));
+        let view = task.view();
+        assert_eq!((view.status, view.detail.as_deref()), (Status::Killed, Some("signal: SIGTERM")));
+        assert_eq!(view.finished_at, Some(UnixMillis(2_000)));
+    }
+
+    #[test]
+    fn a_task_never_ends_before_it_started() {
+        let mut task = task();
+        task.settle(Outcome::new(End::Completed), UnixMillis(1)).unwrap();
+        assert_eq!(task.view().finished_at, Some(UnixMillis(1_000)));
+    }
+
+    #[test]
+    fn the_wire_has_exactly_the_fields_of_the_contract() {
+        let mut task = task();
+        assert_eq!(
+            serde_json::to_string(&task.view()).unwrap(),
+            r#"{"id":"bash-1","kind":"bash","label":"make","status":"running","startedAt":1000}"#
+        );
+        task.settle(Outcome::new(End::Failed).with_detail("exit code: 1"), UnixMillis(2_000)).unwrap();
+        task.mark_reported();
+        assert_eq!(
+            serde_json::to_string(&task.view()).unwrap(),
+            r#"{"id":"bash-1","kind":"bash","label":"make","status":"failed","detail":"exit code: 1","startedAt":1000,"finishedAt":2000}"#
+        );
+    }
+
+    #[test]
+    fn a_chosen_label_is_refused_where_a_long_command_is_cut_at_a_character() {
+        assert_eq!(Label::new(" \n"), Err(InvalidLabel::Blank));
+        let long = "é".repeat(2_049);
+        assert_eq!(Label::new(&long), Err(InvalidLabel::TooLong { bytes: 4_098 }));
+        let cut = Label::from_command(&long).unwrap();
+        assert_eq!(cut.as_str().len(), 4_095);
+        assert_eq!(cut.as_str().trim_start_matches('é'), "…");
+        assert_eq!(Label::from_command("make").unwrap().as_str(), "make");
+    }
+
+    #[test]
+    fn a_blank_detail_is_none_and_a_long_one_is_cut() {
+        assert_eq!(Outcome::new(End::Failed).with_detail(" ").detail, None);
+        let long = Outcome::new(End::Failed).with_detail("x".repeat(5_000)).detail.unwrap();
+        assert_eq!((long.len(), long.ends_with("x…")), (4_096, true));
+    }
+}

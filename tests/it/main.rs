@@ -1,0 +1,5 @@
+//! What the program does, seen from outside: the real binary, real sockets, real processes.
+
+mod support;
+
+mod main_job;
