@@ -175,8 +175,8 @@ impl SessionArgument {
 pub(crate) struct ScopeArguments {
     #[command(flatten)]
     session: SessionArgument,
-    /// The tasks that belong to no session, and show in every one
-    #[arg(long, conflicts_with = "session")]
+    /// The tasks that belong to no session, and show in every one; --session does not matter then
+    #[arg(long)]
     unowned: bool,
 }
 

@@ -72,10 +72,6 @@ impl Stream {
         Self { reader, head, chunk, last_id: String::new(), retry: None, comments: Vec::new() }
     }
 
-    pub(crate) fn socket(&self) -> &TcpStream {
-        self.reader.get_ref()
-    }
-
     /// The next event; none at a clean end. Panics when the stream breaks off.
     pub(crate) fn next(&mut self) -> Option<Event> {
         let (mut name, mut data) = (String::new(), Vec::new());
