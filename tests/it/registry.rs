@@ -17,10 +17,12 @@ use tasklight::{
 /// A producer that does what the test says.
 struct Scripted {
     handle: mpsc::Sender<TaskHandle>,
-    on_stop: Box<dyn Fn(&StopReason) -> Result<(), StopError> + Send + Sync>,
+    on_stop: StopFn,
 }
 
-struct OnStop(Box<dyn Fn(&StopReason) -> Result<(), StopError> + Send + Sync>);
+type StopFn = Box<dyn Fn(&StopReason) -> Result<(), StopError> + Send + Sync>;
+
+struct OnStop(StopFn);
 
 impl Stop for OnStop {
     fn stop(&self, reason: &StopReason) -> Result<(), StopError> {
@@ -451,7 +453,7 @@ async fn a_disposal_whose_caller_leaves_removes_at_once() {
     let registry = registry();
     let a = session("a");
     let _task = start(&registry, &a);
-    let disposal = registry.dispose_owner(a.session().unwrap(), Duration::from_secs(60));
+    let disposal = registry.dispose_owner(a.session().unwrap(), Duration::from_mins(1));
     assert!(tokio::time::timeout(Duration::from_millis(1), disposal).await.is_err());
     assert_eq!(registry.size(), (0, 0));
     start(&registry, &a);
@@ -578,7 +580,7 @@ async fn a_waiter_present_at_settlement_counts_as_told_and_one_that_left_does_no
             tokio::time::sleep(Duration::from_secs(1)).await;
             task.settle(completed());
         };
-        let (waited, ()) = tokio::join!(registry.wait(&a, &id, Duration::from_secs(60)), settle);
+        let (waited, ()) = tokio::join!(registry.wait(&a, &id, Duration::from_mins(1)), settle);
         assert_eq!(waited.unwrap().status, Status::Completed);
     };
     let leaves = |registry: Registry, a: Scope, task: TaskHandle| async move {
@@ -597,11 +599,11 @@ async fn a_held_read_returns_at_output_at_the_end_or_at_the_timeout() {
     let registry = registry();
     let a = session("a");
     let task = start(&registry, &a);
-    let minute = Duration::from_secs(60);
+    let minute = Duration::from_mins(1);
     let second = || tokio::time::sleep(Duration::from_secs(1));
     let (read, ()) = tokio::join!(registry.read_within(&a, task.id(), minute), async {
         second().await;
-        task.append(b"x")
+        task.append(b"x");
     });
     assert_eq!(read.unwrap().text, "x");
     let read = registry.read_within(&a, task.id(), Duration::from_secs(1)).await.unwrap();
