@@ -610,7 +610,7 @@ async fn a_held_read_returns_at_output_at_the_end_or_at_the_timeout() {
     assert_eq!((read.text.as_str(), read.task.status), ("", Status::Running));
     let (read, ()) = tokio::join!(registry.read_within(&a, task.id(), minute), async {
         second().await;
-        task.settle(completed())
+        task.settle(completed());
     });
     assert_eq!(read.unwrap().task.status, Status::Completed);
     let read = registry.read_within(&a, task.id(), minute).await.unwrap();
