@@ -108,12 +108,14 @@ fn a_label_of_line_ends_quotes_and_emoji_is_one_event_with_an_equal_label() {
     {
         let body = json!({"command": "true", "label": label});
         assert_eq!(gateway.control("POST", "/sessions/demo/tasks", Some(body)).status, 201);
-        let event = stream.list();
+        let event = stream.until(|event| {
+            let list = event.list();
+            let newest = list.as_array().unwrap().last().unwrap();
+            newest["label"] == label && newest["status"] == "completed"
+        });
         for raw in ['\u{2028}', '\u{2029}', '\u{85}', '\r', '\n'] {
             assert!(!event.data.contains(raw), "{raw:?} in {:?}", event.data);
         }
-        assert_eq!(event.list().as_array().unwrap().last().unwrap()["label"], label);
-        stream.until(|event| event.statuses().iter().all(|(_, status)| status == "completed"));
     }
 }
 
@@ -296,6 +298,24 @@ fn half_a_head_and_then_silence_is_closed_and_so_is_a_connection_that_says_nothi
         let _ = socket.read_to_end(&mut answer);
         assert!(started.elapsed() < PATIENCE / 2);
     }
+}
+
+#[test]
+fn a_reader_that_takes_nothing_is_dropped_in_bounded_time() {
+    let gateway = Gateway::with(&["--peer-timeout", "500ms"]);
+    let before = gateway.descriptors();
+    for n in 0..10 {
+        let label = format!("{n}{}", "x".repeat(4_000));
+        gateway.control("POST", "/sessions/demo/tasks", Some(json!({"command": "sleep 600", "label": label})));
+    }
+    let running = gateway.descriptors();
+    let mut stalled = Stream::open(gateway.address, "demo");
+    stalled.list();
+    crate::support::eventually("it is dropped", || {
+        gateway.control("POST", "/tasks", Some(json!({"command": "true"})));
+        (gateway.descriptors() <= running).then_some(())
+    });
+    assert!(running > before);
 }
 
 #[test]
