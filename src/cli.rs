@@ -28,6 +28,8 @@ pub(crate) enum CommandError {
     Client(#[from] ClientError),
     #[error(transparent)]
     Bind(#[from] tasklight::server::BindError),
+    #[error(transparent)]
+    Token(#[from] args::TokenError),
     #[error("this folder's name cannot be a session's; name one with --session")]
     NoSession,
     #[error("{0}")]
@@ -43,9 +45,13 @@ impl CommandError {
     fn exit_code(&self) -> ExitCode {
         match self {
             Self::Client(ClientError::Unreachable { .. }) => ExitCode::from(3),
-            Self::Client(_) | Self::Bind(_) | Self::NoSession | Self::System(_) | Self::Print(_) | Self::Impatient => {
-                ExitCode::FAILURE
-            }
+            Self::Client(_)
+            | Self::Bind(_)
+            | Self::Token(_)
+            | Self::NoSession
+            | Self::System(_)
+            | Self::Print(_)
+            | Self::Impatient => ExitCode::FAILURE,
         }
     }
 }
@@ -65,7 +71,7 @@ pub(crate) fn run(arguments: Arguments) -> ExitCode {
 fn execute(arguments: Arguments) -> Result<(), CommandError> {
     if let Command::Serve(serve) = arguments.command {
         log_to_stderr();
-        return serve::serve(&serve, &arguments.control);
+        return serve::serve(serve, arguments.control);
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.map_err(CommandError::System)?.block_on(ask(arguments))
@@ -73,7 +79,7 @@ fn execute(arguments: Arguments) -> Result<(), CommandError> {
 
 /// The commands that ask a gateway.
 async fn ask(arguments: Arguments) -> Result<(), CommandError> {
-    let client = Client::new(arguments.control.path());
+    let client = Client::new(arguments.control)?;
     match arguments.command {
         Command::Serve(_) => Ok(()),
         Command::Start(start) => {

@@ -2,7 +2,15 @@
 //!
 //! Never here: where a setting comes from (flags and variables are the program's, see `cli`).
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    time::Duration,
+};
+
+use crate::{
+    address::{ControlAddress, HostName},
+    token::SecretToken,
+};
 
 /// What the registry allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,14 +34,20 @@ impl Default for RegistryLimits {
     }
 }
 
-/// How the gateway serves.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
+/// How the gateway serves. Write what differs, and `..Settings::default()` for the rest.
+#[derive(Debug, Clone)]
 pub struct Settings {
-    /// Where browsers connect. Loopback: what runs on a machine is nobody else's business.
+    /// Where browsers connect; port 0 takes a free one. 127.0.0.1:8080: what runs on a machine is
+    /// nobody else's business.
     pub listen: SocketAddr,
-    /// The Unix socket of the control API.
-    pub control: PathBuf,
+    /// Names by which the gateway may be called over TCP, beside loopback names and IP addresses.
+    /// None: a page whose name somebody points at this machine is not served.
+    pub hosts: Vec<HostName>,
+    /// Where producers and agents connect. Nowhere: who embeds a gateway has the registry.
+    pub control: Vec<ControlAddress>,
+    /// The token that the control API asks for over TCP, and always where it is mounted as a
+    /// service. None: without one it is not served over TCP.
+    pub token: Option<SecretToken>,
     /// A silent stream sends a sign of life after this long. 15 s: proxies cut idle connections
     /// after 30 to 60 s.
     pub heartbeat: Duration,
@@ -52,13 +66,13 @@ pub struct Settings {
     pub limits: RegistryLimits,
 }
 
-impl Settings {
-    /// The defaults, with the control API at `control`.
-    #[must_use]
-    pub fn new(listen: SocketAddr, control: PathBuf) -> Self {
+impl Default for Settings {
+    fn default() -> Self {
         Self {
-            listen,
-            control,
+            listen: (Ipv4Addr::LOCALHOST, 8080).into(),
+            hosts: Vec::new(),
+            control: Vec::new(),
+            token: None,
             heartbeat: Duration::from_secs(15),
             request_timeout: Duration::from_secs(10),
             peer_timeout: Duration::from_secs(30),

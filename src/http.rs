@@ -2,11 +2,15 @@
 
 pub(crate) mod body;
 pub(crate) mod control;
+pub(crate) mod gate;
 pub(crate) mod handoff;
+pub(crate) mod host;
 pub(crate) mod observe;
 pub(crate) mod problem;
 pub(crate) mod route;
+pub(crate) mod service;
 pub(crate) mod stream;
+pub(crate) mod stream_body;
 
 use bytes::Bytes;
 use http_body_util::Full;

@@ -9,20 +9,117 @@
 //! (agents, shells)           (the truth)               (encodes once, fans out)
 //! ```
 //!
-//! # A registry of your own
+//! The crate is the `tasklight` program and the library that it is made of. To embed the library
+//! alone, turn the feature `cli` off.
+//!
+//! # A gateway in your own program
+//!
+//! A [`Registry`] holds the tasks. Whoever makes a task is a [`Producer`]: work of this process is
+//! one ([`producer::in_process`]), a shell command is one ([`producer::shell`]). [`Tasklight`] shows
+//! the registry to browsers.
+//!
+//! ```
+//! use tasklight::{
+//!     Kind, Label, NewTask, Registry, Scope, SessionId, Status, Tasklight, config::Settings, producer::in_process,
+//! };
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let registry = Registry::default();
+//! let settings = Settings { listen: ([127, 0, 0, 1], 0).into(), ..Settings::default() };
+//! let gateway = Tasklight::builder().settings(settings).registry(registry.clone()).serve()?;
+//! println!("curl -N http://{}/sessions/demo/tasks", gateway.address());
+//!
+//! let demo = Scope::Session(SessionId::new("demo")?);
+//! let task = NewTask { kind: Kind::new("subagent")?, label: Label::new("review the change")? };
+//! let work = in_process::future(async |work| tokio::select! {
+//!     () = std::future::ready(()) => Ok(()), // the review
+//!     reason = work.stopping() => Err(reason.to_string()),
+//! });
+//! let task = registry.start(&demo, task, work)?;
+//! let ended = registry.wait(&demo, &task.id, std::time::Duration::from_secs(10)).await?;
+//! assert_eq!(ended.status, Status::Completed);
+//!
+//! gateway.shutdown().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! With [`Settings::control`](config::Settings::control) it has the control API too, by which other
+//! processes start and report tasks.
+//!
+//! # In your own server
+//!
+//! [`Builder::mount`] takes no sockets and gives both sides as hyper services ([`service`]). A
+//! stream is then a body of a connection that hyper keeps, which costs some ten times the memory of
+//! one that the gateway serves itself.
+//!
+//! ```
+//! use hyper::server::conn::http1;
+//! use hyper_util::rt::{TokioIo, TokioTimer};
+//! use tasklight::{Registry, Tasklight};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let registry = Registry::default();
+//! let gateway = Tasklight::builder().registry(registry.clone()).mount()?;
+//! let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+//! let address = listener.local_addr()?;
+//! let observe = gateway.observe();
+//! let server = tokio::spawn(async move {
+//!     loop {
+//!         let (socket, _) = listener.accept().await?;
+//!         let mut http = http1::Builder::new();
+//!         http.timer(TokioTimer::new()); // else no header timeout
+//!         tokio::spawn(http.serve_connection(TokioIo::new(socket), observe.clone()));
+//!     }
+//!     # #[expect(unreachable_code, reason = "tells the type")]
+//!     # std::io::Result::Ok(())
+//! });
+//!
+//! # use tokio::io::{AsyncReadExt, AsyncWriteExt};
+//! # let mut client = tokio::net::TcpStream::connect(address).await?;
+//! # client.write_all(b"GET /sessions/demo/tasks HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").await?;
+//! # let mut head = [0; 15];
+//! # client.read_exact(&mut head).await?;
+//! # assert_eq!(&head, b"HTTP/1.1 200 OK");
+//! gateway.shutdown().await; // streams end
+//! # let mut rest = String::new();
+//! # client.read_to_string(&mut rest).await?;
+//! # assert!(rest.contains(": session demo") && rest.ends_with("0\r\n\r\n"), "{rest}");
+//! server.abort();
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Without a registry
+//!
+//! Pages may look for a gateway where a program runs without background work. It answers, and every
+//! session is empty.
+//!
+//! ```
+//! # use tasklight::{Tasklight, config::Settings};
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let settings = Settings { listen: ([127, 0, 0, 1], 0).into(), ..Settings::default() };
+//! let gateway = Tasklight::builder().settings(settings).without_registry().serve()?;
+//! # gateway.shutdown().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # A registry alone
 //!
 //! ```
 //! use tasklight::{
 //!     NewTask, Kind, Label, Registry, Scope, SessionId, Status,
-//!     clock::Clock,
-//!     config::RegistryLimits,
 //!     producer::shell::{ShellCommand, Shells},
 //! };
 //! use std::{collections::BTreeMap, time::Duration};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let registry = Registry::new(Clock::system(), RegistryLimits::default());
+//! let registry = Registry::default();
 //! let shells = Shells::new(Duration::from_secs(3));
 //! let demo = Scope::Session(SessionId::new("demo")?);
 //! let _watching = registry.on_tasks_changed(|owner| println!("the list of {owner:?} changed"));
@@ -39,24 +136,6 @@
 //! # }
 //! ```
 //!
-//! # A whole gateway
-//!
-//! ```
-//! use tasklight::{config::Settings, server::Server, shutdown::{self, Phase}};
-//!
-//! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! # let folder = tempfile::tempdir()?;
-//! # let socket = folder.path().join("tasklight.sock");
-//! let server = Server::bind(Settings::new(([127, 0, 0, 1], 0).into(), socket))?;
-//! println!("curl -N http://{}/sessions/demo/tasks", server.address());
-//! let (trigger, shutdown) = shutdown::channel();
-//! # trigger.enter(Phase::Draining);
-//! server.run(&trigger, shutdown).await; // until somebody calls trigger.enter(Phase::Draining)
-//! # Ok(())
-//! # }
-//! ```
-//!
 //! # The house
 //!
 //! A module imports only from lower floors (`scripts/layers` checks it):
@@ -64,18 +143,22 @@
 //! | floor | module | its one idea |
 //! |---|---|---|
 //! | 0 | `id` | names, parsed once, at the edge |
+//! | 0 | `address` | where the control API is, and what the gateway is called |
+//! | 0 | `token` | the secret that opens the control API over TCP |
 //! | 0 | [`clock`] | the one clock, which never goes back |
-//! | 0 | [`config`] | settings and limits, with the reason for each default |
 //! | 0 | [`shutdown`] | a one-way signal |
+//! | 1 | [`config`] | settings and limits, with the reason for each default |
 //! | 1 | `sse` | SSE frames as bytes |
 //! | 1 | `task` | the record, its legal changes, the wire |
 //! | 1 | `output` | one task's output log |
 //! | 2 | `registry` | the truth, and who is told of it |
 //! | 3 | [`producer`] | who makes tasks |
 //! | 3 | [`hub`] | one slot for each watched session |
-//! | 4 | `http::{problem, route, body}` | errors as answers, paths as values, bodies of bounded size |
-//! | 5 | `http::{stream, handoff, observe, control}` | streams, and the two listeners' routes |
+//! | 4 | `http::{problem, route, body, host}` | errors as answers, paths as values, bodies of bounded size, names |
+//! | 5 | `http::{stream, handoff, stream_body}` | streams, after hyper or within it |
+//! | 5 | `http::{observe, control, gate, service}` | the two sides' routes, and who is let in |
 //! | 6 | [`server`] | listeners, connections, drain |
+//! | 7 | `embed` | a gateway inside another program |
 //!
 //! # Invariants
 //!
@@ -87,8 +170,10 @@
 //! 6. Every live task has someone bound to settle it: a process, or a handle whose drop settles.
 //! 7. The clock is handed in; only `clock` reads the machine's.
 
+mod address;
 pub mod clock;
 pub mod config;
+mod embed;
 mod http;
 pub mod hub;
 mod id;
@@ -99,15 +184,24 @@ pub mod server;
 pub mod shutdown;
 mod sse;
 mod task;
+mod token;
 
 pub use self::{
+    address::{ControlAddress, HostName, InvalidControlAddress, InvalidHostName},
+    embed::{Builder, Mounted, Tasklight},
     id::{InvalidKind, InvalidSessionId, InvalidTaskId, Kind, Scope, SessionId, TaskId},
     registry::{
         AccessError, Disposal, DoneTask, Kill, KillError, LaunchError, Launched, ListenerGuard, NewTask, Owner,
-        Producer, Reading, Registry, StartError, Stop, StopError, StopReason, TaskHandle, TaskObserver,
+        Producer, Reading, Registry, StartError, Stop, StopError, StopReason, TaskHandle, TaskObserver, TaskWriter,
     },
     task::{End, InvalidLabel, Label, Outcome, Status, TaskView},
+    token::{InvalidToken, SecretToken, TokenFileError},
 };
+
+/// The two sides as hyper services; see [`Builder::mount`].
+pub mod service {
+    pub use crate::http::service::{Body, ControlService, ObserveService};
+}
 
 /// The paths of the control API, for clients.
 pub mod paths {

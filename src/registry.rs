@@ -24,16 +24,16 @@ use std::{
 
 use tokio::time::timeout_at;
 
-pub use self::{
-    handle::TaskHandle,
-    listeners::ListenerGuard,
-    observer::TaskObserver,
-    producer::{LaunchError, Launched, Producer, Stop, StopError, StopReason},
-};
 use self::{
     handle::TaskOutput,
     listeners::Listeners,
     state::{Entry, Generation, Refused, State},
+};
+pub use self::{
+    handle::{TaskHandle, TaskWriter},
+    listeners::ListenerGuard,
+    observer::TaskObserver,
+    producer::{LaunchError, Launched, Producer, Stop, StopError, StopReason},
 };
 use crate::{
     clock::Clock,
@@ -172,6 +172,11 @@ impl Registry {
         }
     }
 
+    /// The clock that stamps its records.
+    pub(crate) fn clock(&self) -> Clock {
+        self.shared.clock.clone()
+    }
+
     /// The view for whatever serves browsers.
     #[must_use]
     pub fn observer(&self) -> TaskObserver {
@@ -192,6 +197,21 @@ impl Registry {
     /// See [`StartError`]; nothing is registered then.
     pub fn start(&self, scope: &Scope, task: NewTask, producer: impl Producer) -> Result<TaskView, StartError> {
         self.shared.start(scope, None, task, producer)
+    }
+
+    /// Registers a task whose work the caller does, or has done elsewhere. The caller reports by
+    /// the handle; `stop` is told when somebody wants the task to end.
+    ///
+    /// # Errors
+    /// See [`StartError`]; nothing is registered then.
+    pub fn register(
+        &self,
+        scope: &Scope,
+        task: NewTask,
+        stop: impl Stop + 'static,
+    ) -> Result<(TaskView, TaskHandle), StartError> {
+        let launch = || Ok((Arc::new(stop) as Arc<dyn Stop>, ()));
+        self.shared.register(scope, None, task, launch).map(|(view, handle, ())| (view, handle))
     }
 
     /// What the caller sees: its own tasks and the unowned ones, in the order of registration.
@@ -302,6 +322,13 @@ impl Registry {
     }
 }
 
+impl Default for Registry {
+    /// An empty registry on the machine's clock, with the default limits.
+    fn default() -> Self {
+        Self::new(Clock::system(), RegistryLimits::default())
+    }
+}
+
 impl fmt::Debug for Registry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (owners, tasks) = self.size();
@@ -343,6 +370,20 @@ impl Shared {
         task: NewTask,
         producer: impl Producer,
     ) -> Result<TaskView, StartError> {
+        let launch = || producer.launch().map(|Launched { stop, adopt }| (stop, adopt));
+        let (view, handle, adopt) = self.register(scope, expected, task, launch)?;
+        adopt(handle);
+        Ok(view)
+    }
+
+    /// Admits, launches, registers, and tells of it, in this order.
+    fn register<T>(
+        self: &Arc<Self>,
+        scope: &Scope,
+        expected: Option<Generation>,
+        task: NewTask,
+        launch: impl FnOnce() -> Result<(Arc<dyn Stop>, T), LaunchError>,
+    ) -> Result<(TaskView, TaskHandle, T), StartError> {
         let refused = |refused| match refused {
             Refused::TooManyLive => StartError::TooManyLive { scope: scope.clone(), limit: self.limits.max_live_tasks },
             Refused::OwnerDisposed => StartError::OwnerDisposed,
@@ -350,7 +391,7 @@ impl Shared {
         };
         let generation = lock(&self.state).reserve(scope, expected, &self.limits).map_err(refused)?;
         let place = Place { shared: self, scope, generation };
-        let Launched { stop, adopt } = producer.launch()?;
+        let (stop, launched) = launch()?;
         let output = Arc::new(TaskOutput::new(self.limits.output_tail));
         let entry = |task| Entry { task, output: Arc::clone(&output), stop, waiters: 0 };
         let registered = lock(&self.state).register(scope, generation, &task.kind, task.label, self.clock.now(), entry);
@@ -358,8 +399,8 @@ impl Shared {
         let view = registered.map_err(refused)?;
         tracing::info!(task = %view.id, session = %scope, "started");
         self.changed.notify(scope);
-        adopt(TaskHandle { shared: Arc::downgrade(self), scope: scope.clone(), id: view.id.clone(), output });
-        Ok(view)
+        let handle = TaskHandle { shared: Arc::downgrade(self), scope: scope.clone(), id: view.id.clone(), output };
+        Ok((view, handle, launched))
     }
 
     fn kill(&self, caller: &Scope, id: &TaskId, reason: &StopReason) -> Result<Kill, KillError> {

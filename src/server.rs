@@ -1,13 +1,16 @@
 //! The gateway: its two listeners, the life of their connections, and its end.
 //!
 //! Promises:
-//! - The browsers' listener can only look; the control listener is a Unix socket that nobody but
-//!   its owner can open.
+//! - The browsers' listener can only look; the control API is behind a Unix socket that nobody but
+//!   its owner can open, or behind a token.
+//! - What listens on TCP answers only to names that are its own.
 //! - An end is planned: nothing new is accepted, children are ended while streams still show it,
 //!   streams end cleanly, and all of it takes at most [`Settings::drain`].
 //! - A peer that sends half a request, or stops reading, is dropped in bounded time.
 
+mod control_listener;
 mod control_socket;
+mod services;
 
 use std::{
     io,
@@ -15,6 +18,7 @@ use std::{
     path::PathBuf,
     pin::{Pin, pin},
     sync::Arc,
+    task::{Context, Poll},
     time::Duration,
 };
 
@@ -22,23 +26,27 @@ use hyper::{Request, body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use socket2::SockRef;
 use tokio::{
-    net::{TcpListener, TcpSocket, TcpStream, UnixStream},
+    io::{AsyncRead, AsyncWrite},
+    net::{TcpListener, TcpSocket, TcpStream},
     time::{Instant, sleep, timeout_at},
 };
 use tokio_util::task::TaskTracker;
 
-use self::control_socket::ControlSocket;
+use self::control_listener::{ControlListeners, ControlStream};
+pub(crate) use self::services::Services;
 use crate::{
-    clock::Clock,
+    address::{ControlAddress, HostName},
     config::Settings,
     http::{
+        Whole,
         control::Control,
+        gate::Gate,
         handoff::Handoff,
+        host::Hosts,
         observe::{self, Answer},
         stream,
     },
     hub::Hub,
-    producer::shell::Shells,
     registry::Registry,
     shutdown::{Phase, Shutdown, ShutdownTrigger},
 };
@@ -60,14 +68,32 @@ const FAREWELL: Duration = Duration::from_millis(2_500);
 #[derive(Debug)]
 pub struct Server {
     settings: Settings,
+    registry: Option<Registry>,
     browsers: TcpListener,
-    control: ControlSocket,
+    control: ControlListeners,
+    /// Of the control API's TCP listeners, if there are any.
+    gate: Option<Gate>,
 }
 
 /// Why a gateway has no sockets.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BindError {
+    /// There is nothing that would drive sockets.
+    #[error("a gateway is made within a tokio runtime with I/O and time")]
+    NoRuntime,
+    /// The control API is to be on TCP, where anybody may connect, and there is no token.
+    #[error(
+        "the control API can run commands, so {address} needs a token; \
+         make one with `openssl rand -hex 32`, and name its file with --control-token-file"
+    )]
+    NoToken {
+        /// Which address.
+        address: ControlAddress,
+    },
+    /// There is no registry, so there is nothing to control.
+    #[error("a gateway without a registry has no control API")]
+    NothingToControl,
     /// The browsers' address cannot be had.
     #[error("cannot listen on {address}: {source}; choose another with --listen")]
     Listen {
@@ -88,6 +114,14 @@ pub enum BindError {
         /// Which file.
         path: PathBuf,
     },
+    /// The control API's TCP address cannot be had.
+    #[error("cannot listen on {address} for the control API: {source}; choose another with --control")]
+    ControlListen {
+        /// Which address.
+        address: ControlAddress,
+        /// What the system answered.
+        source: io::Error,
+    },
     /// The control socket cannot be made.
     #[error("cannot make the control socket {}: {source}", path.display())]
     Control {
@@ -99,15 +133,21 @@ pub enum BindError {
 }
 
 impl Server {
-    /// Takes the sockets. Must be called within a tokio runtime.
+    /// Takes the sockets, for a gateway of that registry or of none. Must be called within a tokio
+    /// runtime.
     ///
     /// # Errors
     /// See [`BindError`].
-    pub fn bind(settings: Settings) -> Result<Self, BindError> {
-        let control = ControlSocket::bind(&settings.control)?;
+    pub(crate) fn bind(settings: Settings, registry: Option<Registry>) -> Result<Self, BindError> {
+        tokio::runtime::Handle::try_current().map_err(|_| BindError::NoRuntime)?;
+        if registry.is_none() && !settings.control.is_empty() {
+            return Err(BindError::NothingToControl);
+        }
+        let gate = gate(&settings)?;
+        let control = ControlListeners::bind(&settings.control, settings.peer_timeout)?;
         let browsers = listen(settings.listen, settings.peer_timeout)
             .map_err(|source| BindError::Listen { address: settings.listen, source })?;
-        Ok(Self { settings, browsers, control })
+        Ok(Self { settings, registry, browsers, control, gate })
     }
 
     /// Where browsers connect; the real port, if port 0 was asked for.
@@ -116,39 +156,51 @@ impl Server {
         self.browsers.local_addr().unwrap_or(self.settings.listen)
     }
 
+    /// Where the control API is, with real ports; empty if there is none.
+    #[must_use]
+    pub fn control(&self) -> &[ControlAddress] {
+        self.control.addresses()
+    }
+
     /// Serves until `shutdown` is moved on to [`Phase::Draining`], by `trigger` or by whoever has
-    /// it; then ends children, streams and connections, for which it moves `trigger` on itself.
+    /// it; then ends tasks, streams and connections, for which it moves `trigger` on itself.
     pub async fn run(self, trigger: &ShutdownTrigger, shutdown: Shutdown) {
-        let Self { settings, browsers, control } = self;
-        let clock = Clock::system();
-        let registry = Registry::new(clock.clone(), settings.limits);
-        let shells = Shells::new(settings.grace);
-        let hub = Arc::new(Hub::new(Some(registry.observer()), clock, settings.heartbeat));
-        let routes = Arc::new(Control {
-            registry: registry.clone(),
-            shells: shells.clone(),
-            shutdown: shutdown.clone(),
-            request_timeout: settings.request_timeout,
-            grace: settings.grace,
-        });
+        let Self { settings, registry, browsers, control, gate } = self;
+        let services = Services::new(&settings, registry, shutdown.clone());
+        let hosts = Arc::new(Hosts::new(settings.hosts));
+        let unix_gate = Arc::new(Gate::of_unix());
+        let tcp_gate = gate.map(Arc::new);
         let mut http = http1::Builder::new();
         http.timer(TokioTimer::new()).header_read_timeout(settings.request_timeout).max_buf_size(MAX_HEAD);
 
         let connections = TaskTracker::new();
         let accept_browsers = accept(
-            async || browsers.accept().await,
-            |socket: TcpStream| {
-                connections.spawn(browser(http.clone(), socket, Arc::clone(&hub), shutdown.clone()));
+            |cx| browsers.poll_accept(cx),
+            |(socket, _)| {
+                let (hub, hosts) = (Arc::clone(&services.hub), Arc::clone(&hosts));
+                connections.spawn(browser(http.clone(), socket, hub, hosts, shutdown.clone()));
             },
         );
         let accept_control = accept(
-            async || control.accept().await,
-            |socket: UnixStream| {
-                connections.spawn(producer(http.clone(), socket, Arc::clone(&routes), shutdown.clone()));
+            |cx| control.poll_accept(cx),
+            |stream| {
+                let Some(control) = services.control.clone() else { return };
+                match (stream, &tcp_gate) {
+                    (ControlStream::Unix(socket), _) => {
+                        let door = Door { control, gate: Arc::clone(&unix_gate), peer: None };
+                        connections.spawn(producer(http.clone(), socket, door, shutdown.clone()));
+                    }
+                    (ControlStream::Tcp(socket, peer), Some(gate)) => {
+                        let door = Door { control, gate: Arc::clone(gate), peer: Some(peer) };
+                        connections.spawn(producer(http.clone(), socket, door, shutdown.clone()));
+                    }
+                    // Without a gate nothing listens there.
+                    (ControlStream::Tcp(..), None) => {}
+                }
             },
         );
         let mut accept_control = pin!(accept_control);
-        let mut beat = pin!(hub.beat());
+        let mut beat = pin!(services.hub.beat());
         let mut draining = shutdown.clone();
         tokio::select! {
             never = accept_browsers => match never {},
@@ -160,11 +212,7 @@ impl Server {
 
         let deadline = Instant::now() + settings.drain;
         tracing::info!(connections = connections.len(), "draining");
-        let children = async {
-            let live = registry.close(settings.drain).await;
-            shells.close().await;
-            live
-        };
+        let children = services.end_tasks(settings.drain);
         // The control API still answers: that nothing starts any more, and how tasks end.
         let live = tokio::select! {
             never = accept_control => match never {},
@@ -176,6 +224,19 @@ impl Server {
         let all_ended = timeout_at(deadline, connections.wait()).await.is_ok();
         tracing::info!(children_ended = live == Some(0), connections_ended = all_ended, "ended");
     }
+}
+
+/// The gate of the control API on TCP, if it is to be there: with a token, or not at all.
+fn gate(settings: &Settings) -> Result<Option<Gate>, BindError> {
+    let over_tcp = |address: &&ControlAddress| matches!(address, ControlAddress::Tcp { .. });
+    let Some(address) = settings.control.iter().find(over_tcp) else { return Ok(None) };
+    let token = settings.token.clone().ok_or_else(|| BindError::NoToken { address: address.clone() })?;
+    let own = settings.control.iter().filter_map(|address| match address {
+        // An IP address is no name, and needs none.
+        ControlAddress::Tcp { host, .. } => host.parse::<HostName>().ok(),
+        ControlAddress::Unix(_) => None,
+    });
+    Ok(Some(Gate::of_tcp(token, Hosts::new(settings.hosts.iter().cloned().chain(own).collect()))))
 }
 
 /// Listens with what every accepted socket inherits on Linux (tcp(7)).
@@ -193,13 +254,13 @@ fn listen(address: SocketAddr, peer_timeout: Duration) -> io::Result<TcpListener
 
 /// Accepts for ever. When accepting fails, it pauses: the lack that made it fail does not go by
 /// asking again at once.
-async fn accept<S, A>(
-    mut next: impl AsyncFnMut() -> io::Result<(S, A)>,
+async fn accept<S>(
+    mut next: impl FnMut(&mut Context<'_>) -> Poll<io::Result<S>>,
     serve: impl Fn(S),
 ) -> std::convert::Infallible {
     loop {
-        match next().await {
-            Ok((socket, _)) => serve(socket),
+        match std::future::poll_fn(&mut next).await {
+            Ok(socket) => serve(socket),
             // The peer left before it was accepted (accept(2)): its own matter.
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             Err(error) => {
@@ -211,10 +272,13 @@ async fn accept<S, A>(
 }
 
 /// One connection of a browser: requests and answers by hyper, until one asks for a stream.
-async fn browser(http: http1::Builder, socket: TcpStream, hub: Arc<Hub>, mut shutdown: Shutdown) {
+async fn browser(http: http1::Builder, socket: TcpStream, hub: Arc<Hub>, hosts: Arc<Hosts>, mut shutdown: Shutdown) {
     let handoff = Handoff::default();
     let service = service_fn(|request: Request<Incoming>| {
-        let answer = observe::answer(&hub, &request);
+        let answer = match hosts.check(&request) {
+            Ok(()) => observe::answer(&hub, &request),
+            Err(problem) => Answer::Whole(problem.into()),
+        };
         let handoff = &handoff;
         async move {
             match answer {
@@ -233,9 +297,9 @@ async fn browser(http: http1::Builder, socket: TcpStream, hub: Arc<Hub>, mut shu
         let polled = std::future::poll_fn(|cx| {
             let polled = Pin::new(&mut connection).poll(cx);
             match (handoff.take(), polled) {
-                (Some(plan), _) => std::task::Poll::Ready(Ok(plan)),
-                (None, std::task::Poll::Ready(end)) => std::task::Poll::Ready(Err(end)),
-                (None, std::task::Poll::Pending) => std::task::Poll::Pending,
+                (Some(plan), _) => Poll::Ready(Ok(plan)),
+                (None, Poll::Ready(end)) => Poll::Ready(Err(end)),
+                (None, Poll::Pending) => Poll::Pending,
             }
         });
         tokio::select! {
@@ -253,11 +317,31 @@ async fn browser(http: http1::Builder, socket: TcpStream, hub: Arc<Hub>, mut shu
     stream::run(socket, plan, shutdown).await;
 }
 
+/// What a connection to the control API leads to.
+struct Door {
+    control: Arc<Control>,
+    gate: Arc<Gate>,
+    /// None on a Unix socket, whose peers have no address.
+    peer: Option<SocketAddr>,
+}
+
+impl Door {
+    async fn answer(&self, request: Request<Incoming>) -> Whole {
+        match self.gate.admit(&request, self.peer).await {
+            Ok(()) => self.control.answer(request).await,
+            Err(problem) => problem.into(),
+        }
+    }
+}
+
 /// One connection of a producer or an agent.
-async fn producer(http: http1::Builder, socket: UnixStream, control: Arc<Control>, mut shutdown: Shutdown) {
+async fn producer<S>(http: http1::Builder, socket: S, door: Door, mut shutdown: Shutdown)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send,
+{
     let service = service_fn(|request| {
-        let control = &control;
-        async move { Ok::<_, std::convert::Infallible>(control.answer(request).await) }
+        let door = &door;
+        async move { Ok::<_, std::convert::Infallible>(door.answer(request).await) }
     });
     let mut connection = pin!(http.serve_connection(TokioIo::new(socket), service));
     tokio::select! {

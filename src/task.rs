@@ -176,6 +176,37 @@ impl Outcome {
         let detail = (!detail.trim().is_empty()).then(|| clip(detail, Self::MAX_DETAIL_BYTES).into());
         Self { detail, ..self }
     }
+
+    /// The same, of a task that was asked to end: then any end is `killed`, with what happened.
+    /// `note` says more of it.
+    pub(crate) fn killed(self, note: Option<&str>) -> Self {
+        let killed = Self { end: End::Killed, ..self };
+        match (&killed.detail, note) {
+            (_, None) => killed,
+            (None, Some(note)) => killed.with_detail(note),
+            (Some(detail), Some(note)) => {
+                let detail = format!("{detail} ({note})");
+                killed.with_detail(detail)
+            }
+        }
+    }
+}
+
+/// Work that returns nothing did what it was for.
+impl From<()> for Outcome {
+    fn from((): ()) -> Self {
+        Self::new(End::Completed)
+    }
+}
+
+/// An error is what the detail says.
+impl<E: fmt::Display> From<Result<(), E>> for Outcome {
+    fn from(result: Result<(), E>) -> Self {
+        match result {
+            Ok(()) => Self::new(End::Completed),
+            Err(error) => Self::new(End::Failed).with_detail(error.to_string()),
+        }
+    }
 }
 
 /// What people see of a task: the wire, and nothing that is not on it.

@@ -1,30 +1,21 @@
 //! Arguments and variables, as typed values. What a newcomer reads at `tasklight help` is here.
 
-use std::{net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand};
-use tasklight::{Scope, SessionId, TaskId};
+use tasklight::{ControlAddress, HostName, InvalidToken, Scope, SecretToken, SessionId, TaskId, TokenFileError};
 
 use super::CommandError;
 
 /// Background work, live in a web page.
 ///
 /// A gateway (`tasklight serve`) runs commands in the background and shows each session's list at
-/// <http://ADDRESS/sessions/SESSION/tasks>, live. The other commands ask it, by its control socket.
+/// <http://ADDRESS/sessions/SESSION/tasks>, live. The other commands ask it, by its control API.
 #[derive(Debug, Parser)]
 #[command(version, after_help = EXAMPLES, max_term_width = 100)]
 pub(crate) struct Arguments {
-    /// The gateway's control socket: unix:PATH or a path [default: tasklight.sock in
-    /// `$XDG_RUNTIME_DIR`, else tasklight-UID.sock in the temporary folder]
-    #[arg(
-        long,
-        global = true,
-        env = "TASKLIGHT_CONTROL",
-        value_name = "unix:PATH",
-        default_value_t,
-        hide_default_value = true
-    )]
-    pub(crate) control: ControlAddress,
+    #[command(flatten)]
+    pub(crate) control: ControlArguments,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -40,7 +31,7 @@ Exit codes:
   0  done
   1  the gateway refused, or something failed; stderr says what
   2  the command line is wrong
-  3  no gateway answers at the control socket";
+  3  no gateway answers at the control address";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -94,7 +85,8 @@ pub(crate) enum Command {
 }
 
 const SERVE_HELP: &str = "\
-Browsers can only look. The control socket can run commands: it has mode 0600.
+Browsers can only look. The control API can run commands: its Unix socket has mode 0600, and over
+TCP each request needs the token. TCP is plain text: off this machine, put TLS or a tunnel in front.
 TASKLIGHT_LOG chooses what is logged (error, warn, info, debug) [default: info].
 On SIGTERM and SIGINT children get SIGTERM, and SIGKILL after the grace; then streams end, and
 serve exits with 0. A second signal exits at once.";
@@ -108,6 +100,10 @@ pub(crate) struct ServeArguments {
     /// Where browsers connect; port 0 takes a free one
     #[arg(long, env = "TASKLIGHT_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     pub(crate) listen: SocketAddr,
+    /// A name by which the gateway may be called, beside loopback names and IP addresses; may be
+    /// repeated
+    #[arg(long = "host", env = "TASKLIGHT_HOST", value_name = "NAME", value_delimiter = ',')]
+    pub(crate) hosts: Vec<HostName>,
     /// Running or stopping tasks that one session, or the unowned together, may have
     #[arg(long, env = "TASKLIGHT_MAX_LIVE_TASKS", value_name = "N", default_value_t = 10)]
     pub(crate) max_live_tasks: usize,
@@ -189,40 +185,47 @@ impl ScopeArguments {
     }
 }
 
-/// Where the control API is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ControlAddress(PathBuf);
-
-impl ControlAddress {
-    pub(crate) fn path(&self) -> &std::path::Path {
-        &self.0
-    }
+#[derive(Debug, Args)]
+pub(crate) struct ControlArguments {
+    /// Where the control API is: unix:PATH, a path, or HOST:PORT. To serve at several places,
+    /// repeat it; the other commands ask at the first [default: tasklight.sock in
+    /// `$XDG_RUNTIME_DIR`, else tasklight-UID.sock in the temporary folder]
+    #[arg(long = "control", global = true, env = "TASKLIGHT_CONTROL", value_name = "ADDRESS", value_delimiter = ',')]
+    addresses: Vec<ControlAddress>,
+    /// The file of the token that HOST:PORT needs; nobody else may read it [default: the token in
+    /// `$TASKLIGHT_CONTROL_TOKEN`]
+    #[arg(long, global = true, env = "TASKLIGHT_CONTROL_TOKEN_FILE", value_name = "FILE")]
+    control_token_file: Option<PathBuf>,
 }
 
-impl Default for ControlAddress {
-    fn default() -> Self {
-        let runtime = std::env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty());
-        Self(runtime.map_or_else(
-            || std::env::temp_dir().join(format!("tasklight-{}.sock", rustix::process::geteuid().as_raw())),
-            |folder| PathBuf::from(folder).join("tasklight.sock"),
-        ))
-    }
+/// Why there is no token.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TokenError {
+    #[error(transparent)]
+    File(#[from] TokenFileError),
+    #[error("{0} (in TASKLIGHT_CONTROL_TOKEN)")]
+    Variable(#[from] InvalidToken),
 }
 
-impl FromStr for ControlAddress {
-    type Err = &'static str;
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let path = text.strip_prefix("unix:").unwrap_or(text);
-        if path.is_empty() || (path == text && !path.contains('/')) {
-            return Err("write unix:PATH, or a path with a '/' in it");
+impl ControlArguments {
+    /// Everywhere that was named, or the one default.
+    pub(crate) fn addresses(self) -> Vec<ControlAddress> {
+        if self.addresses.is_empty() { vec![ControlAddress::default()] } else { self.addresses }
+    }
+
+    /// The token in the file that was named, else the one in the variable, if there is one. It is
+    /// never an argument, since everybody on a machine can see those.
+    pub(crate) fn token(&self) -> Result<Option<SecretToken>, TokenError> {
+        if let Some(file) = &self.control_token_file {
+            return Ok(Some(SecretToken::from_file(file)?));
         }
-        Ok(Self(PathBuf::from(path)))
-    }
-}
-
-impl std::fmt::Display for ControlAddress {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "unix:{}", self.0.display())
+        match std::env::var_os(SecretToken::VARIABLE) {
+            Some(token) if !token.is_empty() => {
+                let token = token.to_str().ok_or(InvalidToken::Forbidden)?;
+                Ok(Some(SecretToken::new(token)?))
+            }
+            _ => Ok(None),
+        }
     }
 }
 
@@ -267,14 +270,5 @@ mod tests {
         assert_eq!(words(&["make && ./run"]), "make && ./run");
         assert_eq!(words(&["grep", "-r", "a b", "src"]), "grep -r 'a b' src");
         assert_eq!(words(&["echo", "$HOME", "it's"]), "echo '$HOME' \"it's\"");
-    }
-
-    #[test]
-    fn a_control_address_is_a_path() {
-        assert_eq!("unix:/a/b".parse::<ControlAddress>().unwrap().path(), std::path::Path::new("/a/b"));
-        assert_eq!("./s".parse::<ControlAddress>().unwrap().path(), std::path::Path::new("./s"));
-        assert!("".parse::<ControlAddress>().is_err());
-        assert!("unix:".parse::<ControlAddress>().is_err());
-        assert!("8080".parse::<ControlAddress>().is_err());
     }
 }

@@ -1,30 +1,43 @@
-//! One request to the control socket.
+//! One request to the control API.
 
-use std::{
-    io,
-    os::unix::fs::MetadataExt,
-    path::{Path, PathBuf},
-};
+use std::{io, os::unix::fs::MetadataExt, path::PathBuf, pin::Pin};
 
 use http_body_util::{BodyExt, Full};
 pub(super) use hyper::Method;
 use hyper::{Request, client::conn::http1, header};
 use hyper_util::rt::TokioIo;
 use serde::{Deserialize, de::DeserializeOwned};
-use tokio::net::UnixStream;
+use tasklight::{ControlAddress, SecretToken};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::{TcpStream, UnixStream},
+};
 
-/// Who asks the gateway at one control socket.
+use super::args::{ControlArguments, TokenError};
+
+/// Who asks the gateway at one control address.
 pub(super) struct Client {
-    socket: PathBuf,
+    address: ControlAddress,
+    /// Sent over TCP only: a Unix socket asks for none.
+    token: Option<SecretToken>,
 }
+
+/// A connection of either sort.
+type Connection = Pin<Box<dyn Duplex>>;
+
+trait Duplex: AsyncRead + AsyncWrite + Send {}
+
+impl<T: AsyncRead + AsyncWrite + Send> Duplex for T {}
 
 /// Why a request had no good answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ClientError {
-    #[error("no gateway answers at {}: {source}; start one with `tasklight serve`", socket.display())]
-    Unreachable { socket: PathBuf, source: io::Error },
+    #[error("no gateway answers at {address}: {source}; start one with `tasklight serve`")]
+    Unreachable { address: ControlAddress, source: io::Error },
     #[error("{} belongs to another user; name your gateway's socket with --control", socket.display())]
     Foreign { socket: PathBuf },
+    #[error("{address} needs the gateway's token; name its file with --control-token-file")]
+    NoToken { address: ControlAddress },
     /// What was wrong, in the gateway's words.
     #[error("{0}")]
     Refused(String),
@@ -41,8 +54,10 @@ struct Problem {
 }
 
 impl Client {
-    pub(super) fn new(socket: &Path) -> Self {
-        Self { socket: socket.to_owned() }
+    pub(super) fn new(control: ControlArguments) -> Result<Self, TokenError> {
+        let token = control.token()?;
+        let address = control.addresses().into_iter().next().unwrap_or_default();
+        Ok(Self { address, token })
     }
 
     /// Sends a request and returns the body of a good answer.
@@ -53,14 +68,24 @@ impl Client {
         body: Option<&serde_json::Value>,
     ) -> Result<String, ClientError> {
         let garbled = |error: hyper::Error| ClientError::Garbled(error.to_string());
-        let (mut sender, connection) = http1::handshake(TokioIo::new(self.connect().await?)).await.map_err(garbled)?;
-        let mut request = Request::builder().method(method).uri(path).header(header::HOST, "tasklight");
+        let mut request = Request::builder().method(method).uri(path);
+        match (&self.address, &self.token) {
+            (ControlAddress::Unix(_), _) => request = request.header(header::HOST, "localhost"),
+            (address @ ControlAddress::Tcp { .. }, Some(token)) => {
+                request = request.header(header::HOST, address.to_string());
+                request = request.header(header::AUTHORIZATION, token.authorization());
+            }
+            (address @ ControlAddress::Tcp { .. }, None) => {
+                return Err(ClientError::NoToken { address: address.clone() });
+            }
+        }
         if body.is_some() {
             request = request.header(header::CONTENT_TYPE, "application/json");
         }
         let body = body.map(ToString::to_string).unwrap_or_default();
         let request =
             request.body(Full::<bytes::Bytes>::from(body)).map_err(|error| ClientError::Garbled(error.to_string()))?;
+        let (mut sender, connection) = http1::handshake(TokioIo::new(self.connect().await?)).await.map_err(garbled)?;
         let exchange = async {
             let answer = sender.send_request(request).await.map_err(garbled)?;
             let status = answer.status();
@@ -76,14 +101,22 @@ impl Client {
         }
     }
 
-    async fn connect(&self) -> Result<UnixStream, ClientError> {
-        let unreachable = |source| ClientError::Unreachable { socket: self.socket.clone(), source };
-        // In a folder that all can write to, somebody else could wait for commands and variables.
-        let owner = std::fs::metadata(&self.socket).map_err(unreachable)?.uid();
-        if owner != rustix::process::geteuid().as_raw() && owner != 0 {
-            return Err(ClientError::Foreign { socket: self.socket.clone() });
+    async fn connect(&self) -> Result<Connection, ClientError> {
+        let unreachable = |source| ClientError::Unreachable { address: self.address.clone(), source };
+        match &self.address {
+            ControlAddress::Unix(socket) => {
+                // In a folder that all can write to, somebody else could wait for commands and
+                // variables.
+                let owner = std::fs::metadata(socket).map_err(unreachable)?.uid();
+                if owner != rustix::process::geteuid().as_raw() && owner != 0 {
+                    return Err(ClientError::Foreign { socket: socket.clone() });
+                }
+                Ok(Box::pin(UnixStream::connect(socket).await.map_err(unreachable)?))
+            }
+            ControlAddress::Tcp { host, port } => {
+                Ok(Box::pin(TcpStream::connect((host.as_str(), *port)).await.map_err(unreachable)?))
+            }
         }
-        UnixStream::connect(&self.socket).await.map_err(unreachable)
     }
 }
 

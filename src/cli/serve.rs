@@ -1,31 +1,40 @@
 //! `tasklight serve`.
 
 use tasklight::{
-    config::Settings,
-    server::Server,
+    ControlAddress, Tasklight,
+    config::{RegistryLimits, Settings},
     shutdown::{self, Phase},
 };
 
 use super::{
     CommandError,
-    args::{ControlAddress, ServeArguments},
+    args::{ControlArguments, ServeArguments},
 };
 
-pub(super) fn serve(arguments: &ServeArguments, control: &ControlAddress) -> Result<(), CommandError> {
-    let mut settings = Settings::new(arguments.listen, control.path().to_owned());
-    settings.heartbeat = arguments.heartbeat;
-    settings.request_timeout = arguments.request_timeout;
-    settings.peer_timeout = arguments.peer_timeout;
-    settings.grace = arguments.grace;
-    settings.drain = arguments.drain;
-    settings.limits.max_live_tasks = arguments.max_live_tasks;
-    settings.limits.max_settled_tasks = arguments.max_settled_tasks;
-    settings.limits.output_tail = arguments.output_tail;
+pub(super) fn serve(arguments: ServeArguments, control: ControlArguments) -> Result<(), CommandError> {
+    let mut limits = RegistryLimits::default();
+    limits.max_live_tasks = arguments.max_live_tasks;
+    limits.max_settled_tasks = arguments.max_settled_tasks;
+    limits.output_tail = arguments.output_tail;
+    let settings = Settings {
+        listen: arguments.listen,
+        hosts: arguments.hosts,
+        token: control.token()?,
+        control: control.addresses(),
+        heartbeat: arguments.heartbeat,
+        request_timeout: arguments.request_timeout,
+        peer_timeout: arguments.peer_timeout,
+        drain: arguments.drain,
+        grace: arguments.grace,
+        limits,
+    };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     runtime.map_err(CommandError::System)?.block_on(async {
         let mut signal = shutdown::signals().map_err(CommandError::System)?;
-        let server = Server::bind(settings)?;
-        tracing::info!(listen = %server.address(), %control, "serving");
+        let server = Tasklight::builder().settings(settings).bind()?;
+        let control: Vec<_> = server.control().iter().map(ControlAddress::to_string).collect();
+        // In the form that TASKLIGHT_CONTROL takes.
+        tracing::info!(listen = %server.address(), control = %control.join(","), "serving");
         let (trigger, shutdown) = shutdown::channel();
         let signals = async {
             signal().await;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hyper::{HeaderMap, Method, Request, StatusCode, body::Incoming, header};
+use hyper::{HeaderMap, Method, Request, StatusCode, header};
 
 use super::{
     Whole, json,
@@ -23,20 +23,20 @@ pub(crate) enum Answer {
 }
 
 /// Answers one request.
-pub(crate) fn answer(hub: &Arc<Hub>, request: &Request<Incoming>) -> Answer {
+pub(crate) fn answer<B>(hub: &Arc<Hub>, request: &Request<B>) -> Answer {
     match route(hub, request) {
         Ok(answer) => answer,
         Err(problem) => Answer::Whole(problem.into()),
     }
 }
 
-fn route(hub: &Arc<Hub>, request: &Request<Incoming>) -> Result<Answer, Problem> {
+fn route<B>(hub: &Arc<Hub>, request: &Request<B>) -> Result<Answer, Problem> {
     match route::observe(request.uri().path())? {
         ObserveRoute::Tasks(session) => tasks(hub, session, request),
     }
 }
 
-fn tasks(hub: &Arc<Hub>, session: SessionId, request: &Request<Incoming>) -> Result<Answer, Problem> {
+fn tasks<B>(hub: &Arc<Hub>, session: SessionId, request: &Request<B>) -> Result<Answer, Problem> {
     let head = match *request.method() {
         Method::GET => false,
         Method::HEAD => true,

@@ -19,16 +19,36 @@ use crate::{
 /// One thing that is wrong.
 #[derive(Debug)]
 pub(crate) enum Problem {
+    /// There is not exactly one valid host.
+    BadHost(&'static str),
+    /// The request calls for somebody of another name.
+    Misdirected {
+        host: String,
+    },
+    /// A page sent it, to where pages have no business.
+    FromAPage,
+    /// Without the token, or with a wrong one.
+    Unauthorized {
+        offered: bool,
+        close: bool,
+    },
     BadPath,
     BadSessionId(InvalidSessionId),
     NoSuchPath,
-    MethodNotAllowed { allow: &'static str },
+    MethodNotAllowed {
+        allow: &'static str,
+    },
     NotAcceptable,
     NotJson,
-    TooLarge { limit: usize },
+    TooLarge {
+        limit: usize,
+    },
     TooSlow,
     BrokenBody(String),
-    Field { field: String, problem: String },
+    Field {
+        field: String,
+        problem: String,
+    },
     UnknownTask(String),
     AnotherSession(String),
     TooManyLive(String),
@@ -57,6 +77,20 @@ impl Problem {
     /// Status, the name that a program can match, and what to do.
     fn class(&self) -> (StatusCode, &'static str, &'static str) {
         match self {
+            Self::BadHost(_) => (StatusCode::BAD_REQUEST, "bad-host", "Send one Host header, NAME or NAME:PORT"),
+            Self::Misdirected { .. } => (
+                StatusCode::MISDIRECTED_REQUEST,
+                "misdirected",
+                "Ask by localhost or by IP address, or give the gateway this name with --host",
+            ),
+            Self::FromAPage => (
+                StatusCode::FORBIDDEN,
+                "from-a-page",
+                "Ask without an Origin header: the control API is not for web pages",
+            ),
+            Self::Unauthorized { .. } => {
+                (StatusCode::UNAUTHORIZED, "unauthorized", "Send the control token: authorization: Bearer TOKEN")
+            }
             Self::BadPath => (StatusCode::BAD_REQUEST, "bad-path", "Percent-encode each segment of the path as UTF-8"),
             Self::BadSessionId(_) => (
                 StatusCode::BAD_REQUEST,
@@ -115,6 +149,12 @@ impl Problem {
 
     fn detail(&self) -> String {
         match self {
+            Self::BadHost(problem) => (*problem).to_owned(),
+            Self::Misdirected { host } => {
+                format!("this gateway is not called {host}; if it is to be, start it with --host {host}")
+            }
+            Self::Unauthorized { offered: true, .. } => "the token is not the gateway's".to_owned(),
+            Self::Unauthorized { offered: false, .. } => "there is no token".to_owned(),
             Self::BadSessionId(problem) => problem.to_string(),
             Self::TooLarge { limit } => format!("the body may have {limit} bytes"),
             Self::Field { problem, .. } => problem.clone(),
@@ -124,7 +164,8 @@ impl Problem {
             | Self::BrokenBody(detail)
             | Self::CannotAsk(detail)
             | Self::System(detail) => detail.clone(),
-            Self::BadPath
+            Self::FromAPage
+            | Self::BadPath
             | Self::NoSuchPath
             | Self::MethodNotAllowed { .. }
             | Self::NotAcceptable
@@ -151,6 +192,14 @@ impl From<Problem> for Whole {
         let mut answer = super::with_body(status, "application/problem+json", body);
         if let Problem::MethodNotAllowed { allow } = problem {
             answer.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allow));
+        }
+        if let Problem::Unauthorized { offered, close } = problem {
+            // RFC 6750 §3.1: without a token there is no error to name.
+            let challenge = if offered { "Bearer error=\"invalid_token\"" } else { "Bearer" };
+            answer.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
+            if close {
+                answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+            }
         }
         // RFC 9110 §10.2.3, in seconds.
         let retry_after = match status {

@@ -94,7 +94,7 @@ pub(crate) async fn run(mut socket: TcpStream, plan: StreamPlan, mut shutdown: S
     }
 }
 
-struct Stream {
+pub(super) struct Stream {
     subscription: Subscription,
     framing: Framing,
     heartbeat: Heartbeat,
@@ -106,8 +106,21 @@ struct Stream {
 
 impl Stream {
     fn begin(plan: StreamPlan) -> Self {
-        let StreamPlan { mut subscription, version, heartbeat, resumes } = plan;
-        let framing = if version == Version::HTTP_10 { Framing::ToEndOfFile } else { Framing::Chunked };
+        let framing = if plan.version == Version::HTTP_10 { Framing::ToEndOfFile } else { Framing::Chunked };
+        let mut stream = Self::without_head(plan, framing);
+        let mut unsent = head(framing, stream.last_stamp);
+        unsent.extend_from_slice(&stream.unsent);
+        stream.unsent = unsent.freeze();
+        stream
+    }
+
+    /// For whoever sends head and chunks himself.
+    pub(super) fn bare(plan: StreamPlan) -> Self {
+        Self::without_head(plan, Framing::ToEndOfFile)
+    }
+
+    fn without_head(plan: StreamPlan, framing: Framing) -> Self {
+        let StreamPlan { mut subscription, version: _, heartbeat, resumes } = plan;
         // Before the list is read, so that what is encoded later has a later stamp.
         let now = subscription.now();
         let baseline = subscription.baseline();
@@ -119,9 +132,19 @@ impl Stream {
         if !baseline.is_empty() || resumes {
             payload.extend_from_slice(&baseline.restamped(now).event());
         }
-        let mut unsent = head(framing, now);
-        unsent.extend_from_slice(&framing.frame(&payload));
-        Self { subscription, framing, heartbeat, unsent: unsent.freeze(), last_stamp: now }
+        Self { subscription, framing, heartbeat, unsent: framing.frame(&payload), last_stamp: now }
+    }
+
+    /// What is to be sent next; none at a planned end.
+    pub(super) async fn next(&mut self, shutdown: &mut Shutdown) -> Option<Bytes> {
+        if self.unsent.is_empty() {
+            tokio::select! {
+                biased;
+                () = shutdown.reached(Phase::Ending) => return None,
+                news = self.subscription.next() => self.take(news),
+            }
+        }
+        Some(std::mem::take(&mut self.unsent))
     }
 
     /// Returns `Ok` at a planned end, `Err` when the peer is gone.

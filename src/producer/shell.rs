@@ -28,10 +28,11 @@ use tokio::{
 };
 use tokio_util::task::TaskTracker;
 
-use super::{exit::Exit, group::Group};
+use super::{bell::Bell, exit::Exit, group::Group};
 use crate::{
-    registry::{LaunchError, Launched, Producer, Stop, StopError, StopReason, TaskHandle},
+    registry::{LaunchError, Launched, Producer, StopReason, TaskHandle},
     task::{End, Outcome},
+    token::SecretToken,
 };
 
 /// Bytes taken from a pipe at once.
@@ -93,8 +94,8 @@ impl Producer for Bash {
     fn launch(self) -> Result<Launched, LaunchError> {
         let Self { shells, command } = self;
         let process = Process::spawn(&command)?;
-        let (stop, asked) = watch::channel(None);
-        Ok(Launched::new(Bell(stop), move |task| {
+        let (bell, asked) = Bell::new();
+        Ok(Launched::new(bell, move |task| {
             let supervisor = Supervisor {
                 ending: shells.ending.subscribe(),
                 grace: shells.grace,
@@ -106,17 +107,6 @@ impl Producer for Bash {
             };
             shells.supervisors.spawn(supervisor.run());
         }))
-    }
-}
-
-/// Rung to ask a command to end.
-struct Bell(watch::Sender<Option<StopReason>>);
-
-impl Stop for Bell {
-    fn stop(&self, reason: &StopReason) -> Result<(), StopError> {
-        // Nobody listens once the whole group is gone, and then there is nothing to ask.
-        self.0.send_replace(Some(reason.clone()));
-        Ok(())
     }
 }
 
@@ -148,7 +138,8 @@ impl Process {
         let output = pipe::Receiver::from_owned_fd(reader.into()).map_err(failed("make a pipe"))?;
         let errors = writer.try_clone().map_err(failed("make a pipe"))?;
         let mut bash = Command::new("bash");
-        bash.arg("-c").arg(&command.command).envs(&command.env);
+        // The gateway's own key is not the command's; a caller who sets it has it.
+        bash.arg("-c").arg(&command.command).env_remove(SecretToken::VARIABLE).envs(&command.env);
         bash.stdin(Stdio::null()).stdout(writer).stderr(errors);
         if let Some(cwd) = &command.cwd {
             bash.current_dir(cwd);

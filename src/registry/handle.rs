@@ -1,7 +1,7 @@
 //! A producer's end of one task.
 
 use std::{
-    fmt,
+    fmt, io,
     sync::{Arc, Mutex, Weak},
 };
 
@@ -37,6 +37,12 @@ impl TaskHandle {
         self.output.append(bytes);
     }
 
+    /// The way to the task's output alone.
+    #[must_use]
+    pub fn output(&self) -> TaskWriter {
+        TaskWriter(Arc::clone(&self.output))
+    }
+
     /// Settles the task. The first outcome counts; a later one, and one for a task whose owner is
     /// gone, is ignored.
     pub fn settle(&self, outcome: Outcome) {
@@ -60,6 +66,30 @@ impl Drop for TaskHandle {
 impl fmt::Debug for TaskHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("TaskHandle").field(&self.id).finish()
+    }
+}
+
+/// Adds to one task's output, and can do nothing else: for helpers of a producer. Clones write to
+/// the same task; what comes after its end is still its output, for whoever reads on.
+///
+/// It is an [`io::Write`] that never blocks and never fails, so `write!` works.
+#[derive(Clone)]
+pub struct TaskWriter(Arc<TaskOutput>);
+
+impl io::Write for TaskWriter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.append(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl fmt::Debug for TaskWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TaskWriter")
     }
 }
 

@@ -15,10 +15,11 @@ use std::{
         net::UnixStream as StdUnixStream,
     },
     path::{Path, PathBuf},
+    task::{Context, Poll},
 };
 
 use rustix::fs::{FlockOperation, flock};
-use tokio::net::{UnixListener, UnixStream, unix::SocketAddr};
+use tokio::net::{UnixListener, UnixStream};
 
 use super::BindError;
 
@@ -66,8 +67,8 @@ impl ControlSocket {
         Ok(Self { listener: listener?, path: path.to_owned(), _lock: lock })
     }
 
-    pub(super) async fn accept(&self) -> io::Result<(UnixStream, SocketAddr)> {
-        self.listener.accept().await
+    pub(super) fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<UnixStream>> {
+        self.listener.poll_accept(cx).map_ok(|(socket, _)| socket)
     }
 }
 

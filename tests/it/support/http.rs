@@ -122,7 +122,8 @@ pub(crate) fn connect(address: SocketAddr) -> TcpStream {
     socket
 }
 
-fn read_to_end(socket: &mut impl Read) -> Answer {
+/// Reads the one answer until the connection is closed.
+pub(crate) fn read_to_end(socket: &mut impl Read) -> Answer {
     let mut bytes = Vec::new();
     socket.read_to_end(&mut bytes).unwrap();
     let (answer, rest) = Answer::parse(&bytes);

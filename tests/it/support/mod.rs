@@ -37,6 +37,8 @@ pub(crate) fn tasklight() -> Command {
 pub(crate) struct Gateway {
     child: Child,
     pub(crate) address: SocketAddr,
+    /// Where its control API is, with real ports, in the order in which it was asked for.
+    pub(crate) control: Vec<String>,
     pub(crate) folder: TempDir,
     log: Arc<Mutex<String>>,
 }
@@ -48,9 +50,15 @@ impl Gateway {
 
     /// A gateway with more flags to `serve`.
     pub(crate) fn with(flags: &[&str]) -> Self {
+        Self::with_variables(flags, &[])
+    }
+
+    /// A gateway with more flags to `serve`, and variables.
+    pub(crate) fn with_variables(flags: &[&str], variables: &[(&str, &str)]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut command = tasklight();
         command.args(["serve", "--listen", "127.0.0.1:0", "--control"]).arg(socket_of(folder.path())).args(flags);
+        command.envs(variables.iter().copied());
         Self::spawn(command, folder)
     }
 
@@ -60,13 +68,14 @@ impl Gateway {
         let mut child = command.env("NO_COLOR", "1").stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let log = Arc::new(Mutex::new(String::new()));
-        let address = loop {
+        let (address, control) = loop {
             let Some(Ok(line)) = lines.next() else {
                 panic!("the gateway did not start: {}", log.lock().unwrap());
             };
             log.lock().unwrap().push_str(&format!("{line}\n"));
-            if let Some(address) = line.split(" listen=").nth(1).and_then(|rest| rest.split(' ').next()) {
-                break address.parse().unwrap();
+            let field = |name: &str| line.split(name).nth(1).and_then(|rest| rest.split(' ').next());
+            if let (Some(address), Some(control)) = (field(" listen="), field(" control=")) {
+                break (address.parse().unwrap(), control.split(',').map(str::to_owned).collect());
             }
         };
         let rest = Arc::clone(&log);
@@ -76,7 +85,7 @@ impl Gateway {
                 rest.lock().unwrap().push_str(&format!("{line}\n"));
             }
         });
-        Self { child, address, folder, log }
+        Self { child, address, control, folder, log }
     }
 
     /// The command lines of the processes that it started and that have this text in them; of all
@@ -109,6 +118,11 @@ impl Gateway {
 
     pub(crate) fn socket(&self) -> PathBuf {
         self.folder.path().join("control.sock")
+    }
+
+    /// The first TCP address of its control API.
+    pub(crate) fn control_address(&self) -> SocketAddr {
+        self.control.iter().find_map(|address| address.parse().ok()).expect("it has one over TCP")
     }
 
     pub(crate) fn url(&self, session: &str) -> String {

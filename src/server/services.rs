@@ -1,0 +1,43 @@
+//! What serves, apart from sockets: the hub, the producers, and the control API's routes, built on
+//! one registry or on none.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::{
+    clock::Clock, config::Settings, http::control::Control, hub::Hub, producer::shell::Shells, registry::Registry,
+    shutdown::Shutdown,
+};
+
+/// The parts of one gateway.
+#[derive(Debug)]
+pub(crate) struct Services {
+    pub(crate) hub: Arc<Hub>,
+    /// None without a registry: there is nothing to control.
+    pub(crate) control: Option<Arc<Control>>,
+}
+
+impl Services {
+    pub(crate) fn new(settings: &Settings, registry: Option<Registry>, shutdown: Shutdown) -> Self {
+        let clock = registry.as_ref().map_or_else(Clock::system, Registry::clock);
+        let observer = registry.as_ref().map(Registry::observer);
+        let control = registry.map(|registry| {
+            Arc::new(Control {
+                registry,
+                shells: Shells::new(settings.grace),
+                shutdown,
+                request_timeout: settings.request_timeout,
+                grace: settings.grace,
+            })
+        });
+        Self { hub: Arc::new(Hub::new(observer, clock, settings.heartbeat)), control }
+    }
+
+    /// Refuses every start from now on, and ends every task and process; returns how many tasks
+    /// had not ended within `bound`.
+    pub(crate) async fn end_tasks(&self, bound: Duration) -> usize {
+        let Some(control) = &self.control else { return 0 };
+        let live = control.registry.close(bound).await;
+        control.shells.close().await;
+        live
+    }
+}
