@@ -204,7 +204,9 @@ mod tests {
         let newest = text(&mut body).await;
         assert!(newest.starts_with("id: ") && newest.ends_with("}]\n\n"), "{newest}");
         assert!(newest.contains("bash-51"), "{newest}");
+        drop(hold(&registry));
         trigger.enter(Phase::Ending);
+        assert!(text(&mut body).await.contains("bash-52"), "what came before the end is told before it");
         assert!(body.frame().await.is_none());
         assert!(body.is_end_stream());
     }

@@ -135,16 +135,19 @@ impl Stream {
         Self { subscription, framing, heartbeat, unsent: framing.frame(&payload), last_stamp: now }
     }
 
-    /// What is to be sent next; none at a planned end.
-    pub(super) async fn next(&mut self, shutdown: &mut Shutdown) -> Option<Bytes> {
+    /// What is to be sent next, and the stream behind it; none at a planned end.
+    pub(super) async fn next(mut self, shutdown: &mut Shutdown) -> Option<(Bytes, Option<Self>)> {
         if self.unsent.is_empty() {
             tokio::select! {
                 biased;
-                () = shutdown.reached(Phase::Ending) => return None,
+                () = shutdown.reached(Phase::Ending) => {
+                    let last = self.subscription.last()?;
+                    return Some((self.list(last), None));
+                }
                 news = self.subscription.next() => self.take(news),
             }
         }
-        Some(std::mem::take(&mut self.unsent))
+        Some((std::mem::take(&mut self.unsent), Some(self)))
     }
 
     /// Returns `Ok` at a planned end, `Err` when the peer is gone.

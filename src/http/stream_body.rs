@@ -17,8 +17,8 @@ use hyper::body::{Body, Frame};
 use super::stream::{Stream, StreamPlan};
 use crate::shutdown::Shutdown;
 
-/// Waits for what is to be sent next; gives the stream back with it.
-type Next = Pin<Box<dyn Future<Output = Option<(Bytes, Stream, Shutdown)>> + Send + Sync>>;
+/// Waits for what is to be sent next, and gives it with what comes behind it.
+type Next = Pin<Box<dyn Future<Output = Option<(Bytes, Option<(Stream, Shutdown)>)>> + Send + Sync>>;
 
 /// One subscriber's stream. Dropping it unsubscribes.
 pub(crate) struct StreamBody(Option<Next>);
@@ -29,10 +29,10 @@ impl StreamBody {
     }
 }
 
-fn next(mut stream: Stream, mut shutdown: Shutdown) -> Next {
+fn next(stream: Stream, mut shutdown: Shutdown) -> Next {
     Box::pin(async move {
-        let bytes = stream.next(&mut shutdown).await?;
-        Some((bytes, stream, shutdown))
+        let (bytes, stream) = stream.next(&mut shutdown).await?;
+        Some((bytes, stream.map(|stream| (stream, shutdown))))
     })
 }
 
@@ -43,8 +43,8 @@ impl Body for StreamBody {
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let Some(waiting) = &mut self.0 else { return Poll::Ready(None) };
         let news = ready!(waiting.as_mut().poll(cx));
-        let (bytes, waiting) = news.map(|(bytes, stream, shutdown)| (bytes, next(stream, shutdown))).unzip();
-        self.0 = waiting;
+        let (bytes, rest) = news.unzip();
+        self.0 = rest.flatten().map(|(stream, shutdown)| next(stream, shutdown));
         Poll::Ready(bytes.map(|bytes| Ok(Frame::data(bytes))))
     }
 

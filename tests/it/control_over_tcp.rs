@@ -48,11 +48,11 @@ fn stderr(output: &Output) -> String {
 /// The program, told where the gateway is.
 fn cli(control: &str, token_file: Option<&Path>, arguments: &[&str]) -> Output {
     let mut command = tasklight();
-    command.args(["--control", control]).args(arguments);
+    command.args(["--control", control]);
     if let Some(file) = token_file {
         command.arg("--control-token-file").arg(file);
     }
-    command.output().unwrap()
+    command.args(arguments).output().unwrap()
 }
 
 #[test]

@@ -9,9 +9,11 @@ const TOKEN: &str = "a-token-of-a-test-0123456789";
 
 /// One request whose every header but the token is as given.
 fn ask(address: SocketAddr, request_line: &str, hosts: &[&str]) -> http::Answer {
-    let hosts: String = hosts.iter().map(|host| format!("host: {host}\r\n")).collect();
-    let rest = format!("accept: application/json\r\nauthorization: Bearer {TOKEN}\r\nconnection: close\r\n");
-    http::over_tcp(address, format!("{request_line}\r\n{hosts}{rest}\r\n").as_bytes())
+    let mut head = format!("{request_line}\r\naccept: application/json\r\nconnection: close\r\n");
+    for host in hosts {
+        head.push_str(&format!("host: {host}\r\n"));
+    }
+    http::over_tcp(address, format!("{head}authorization: Bearer {TOKEN}\r\n\r\n").as_bytes())
 }
 
 fn gateway(flags: &[&str], variables: &[(&str, &str)]) -> Gateway {
