@@ -79,7 +79,7 @@ fn execute(arguments: Arguments) -> Result<(), CommandError> {
 
 /// The commands that ask a gateway.
 async fn ask(arguments: Arguments) -> Result<(), CommandError> {
-    let client = Client::new(arguments.control)?;
+    let client = Client::new(&arguments.control)?;
     match arguments.command {
         Command::Serve(_) => Ok(()),
         Command::Start(start) => {

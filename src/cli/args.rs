@@ -213,6 +213,11 @@ impl ControlArguments {
         if self.addresses.is_empty() { vec![ControlAddress::default()] } else { self.addresses }
     }
 
+    /// Where to ask: the first that was named, or the default.
+    pub(crate) fn first(&self) -> ControlAddress {
+        self.addresses.first().cloned().unwrap_or_default()
+    }
+
     /// The token in the file that was named, else the one in the variable, if there is one. It is
     /// never an argument, since everybody on a machine can see those.
     pub(crate) fn token(&self) -> Result<Option<SecretToken>, TokenError> {

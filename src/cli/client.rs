@@ -18,7 +18,7 @@ use super::args::{ControlArguments, TokenError};
 /// Who asks the gateway at one control address.
 pub(super) struct Client {
     address: ControlAddress,
-    /// Sent over TCP only: a Unix socket asks for none.
+    /// None for a Unix socket, which asks for none.
     token: Option<SecretToken>,
 }
 
@@ -54,9 +54,12 @@ struct Problem {
 }
 
 impl Client {
-    pub(super) fn new(control: ControlArguments) -> Result<Self, TokenError> {
-        let token = control.token()?;
-        let address = control.addresses().into_iter().next().unwrap_or_default();
+    pub(super) fn new(control: &ControlArguments) -> Result<Self, TokenError> {
+        let address = control.first();
+        let token = match &address {
+            ControlAddress::Unix(_) => None,
+            ControlAddress::Tcp { .. } => control.token()?,
+        };
         Ok(Self { address, token })
     }
 

@@ -210,6 +210,8 @@ fn the_program_says_what_its_token_lacks() {
     let unreachable = cli(&nobody, Some(&right), &["list", "--session", "demo"]);
     assert_eq!(unreachable.status.code(), Some(3), "{unreachable:?}");
     assert!(stderr(&unreachable).contains(&nobody), "{unreachable:?}");
+    let over_unix = cli(&gateway.control[0], Some("/nowhere".as_ref()), &["list", "--session", "demo"]);
+    assert!(over_unix.status.success(), "the Unix socket needs no token: {over_unix:?}");
     let nonsense = cli("8080", Some(&right), &["list"]);
     assert_eq!(nonsense.status.code(), Some(2));
     assert!(stderr(&nonsense).contains("HOST:PORT"), "{nonsense:?}");
