@@ -18,6 +18,7 @@ use crate::{
     registry::Registry,
     server::{BindError, Server, Services},
     shutdown::{self, Phase, ShutdownTrigger},
+    spill::SpillFolder,
 };
 
 /// A gateway that serves in the background, made by [`Tasklight::builder`].
@@ -94,7 +95,7 @@ impl Builder {
         Self { settings, ..self }
     }
 
-    /// Shows that registry, which keeps the limits it was made with. The gateway closes it at its
+    /// Shows that registry, which keeps the limits and the files it was made with. The gateway closes it at its
     /// end, see [`Registry::close`].
     pub fn registry(self, registry: Registry) -> Self {
         Self { registry: Source::Given(registry), ..self }
@@ -128,8 +129,8 @@ impl Builder {
     /// # Errors
     /// See [`BindError`].
     pub fn bind(self) -> Result<Server, BindError> {
-        let (settings, registry) = self.parts();
-        Server::bind(settings, registry)
+        let (settings, registry, spill) = self.parts()?;
+        Server::bind(settings, registry, spill)
     }
 
     /// Takes no sockets: the two sides are services for a hyper server of the caller's.
@@ -140,24 +141,32 @@ impl Builder {
     /// [`BindError::NoRuntime`].
     pub fn mount(self) -> Result<Mounted, BindError> {
         let runtime = tokio::runtime::Handle::try_current().map_err(|_| BindError::NoRuntime)?;
-        let (settings, registry) = self.parts();
+        let (settings, registry, spill) = self.parts()?;
         let (trigger, shutdown) = shutdown::channel();
         let services = Services::new(&settings, registry, shutdown.clone());
-        let hub = Arc::clone(&services.hub);
-        let beating = runtime.spawn(async move { match hub.beat().await {} });
+        let ticking = services.clone();
+        let beating = runtime.spawn(async move { match ticking.tick().await {} });
         let observe = ObserveService::new(Arc::clone(&services.hub), shutdown);
         let control = services.control.clone().map(|control| ControlService::new(control, settings.token.clone()));
-        Ok(Mounted { settings, services, observe, control, trigger, beating: Beating(beating) })
+        Ok(Mounted { settings, services, observe, control, trigger, beating: Beating(beating), spill })
     }
 
-    fn parts(self) -> (Settings, Option<Registry>) {
+    fn parts(self) -> Result<(Settings, Option<Registry>, Option<SpillFolder>), BindError> {
         let Self { settings, registry } = self;
-        let registry = match registry {
-            Source::Own => Some(Registry::new(Clock::system(), settings.limits)),
-            Source::Given(registry) => Some(registry),
-            Source::Absent => None,
-        };
-        (settings, registry)
+        match registry {
+            Source::Own => {
+                let spill = settings.spill_dir.as_ref().map(|path| {
+                    SpillFolder::open(path, settings.spill_limit)
+                        .map_err(|source| BindError::Spill { path: path.clone(), source })
+                });
+                let spill = spill.transpose()?;
+                let spills = spill.as_ref().map(SpillFolder::spills);
+                let registry = Registry::with_spills(Clock::system(), settings.limits, spills);
+                Ok((settings, Some(registry), spill))
+            }
+            Source::Given(registry) => Ok((settings, Some(registry), None)),
+            Source::Absent => Ok((settings, None, None)),
+        }
     }
 }
 
@@ -172,9 +181,11 @@ pub struct Mounted {
     control: Option<ControlService>,
     trigger: ShutdownTrigger,
     beating: Beating,
+    /// Where outputs are kept, for as long as the registry is shown.
+    spill: Option<SpillFolder>,
 }
 
-/// The ticker of all streams; ends with its owner.
+/// The ticker of all streams and leases; ends with its owner.
 #[derive(Debug)]
 struct Beating(JoinHandle<()>);
 
@@ -200,7 +211,7 @@ impl Mounted {
     /// Ends the tasks, within [`Settings::drain`], then the streams. The server around it is the
     /// caller's to end.
     pub async fn shutdown(self) {
-        let Self { settings, services, observe: _, control: _, trigger, beating } = self;
+        let Self { settings, services, observe: _, control: _, trigger, beating, spill: _spill } = self;
         trigger.enter(Phase::Draining);
         let _ = tokio::time::timeout(settings.drain, services.end_tasks(settings.drain)).await;
         trigger.enter(Phase::Ending);

@@ -2,6 +2,7 @@
 
 mod bell;
 mod exit;
+pub mod external;
 mod group;
 pub mod in_process;
 pub mod shell;

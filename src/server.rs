@@ -49,6 +49,7 @@ use crate::{
     hub::Hub,
     registry::Registry,
     shutdown::{Phase, Shutdown, ShutdownTrigger},
+    spill::{SpillError, SpillFolder},
 };
 
 /// Connections that wait to be accepted. The usual 128 drops connects when all clients come back
@@ -73,6 +74,8 @@ pub struct Server {
     control: ControlListeners,
     /// Of the control API's TCP listeners, if there are any.
     gate: Option<Gate>,
+    /// Where outputs are kept, for as long as the registry is shown.
+    spill: Option<SpillFolder>,
 }
 
 /// Why a gateway has no sockets.
@@ -122,6 +125,14 @@ pub enum BindError {
         /// What the system answered.
         source: io::Error,
     },
+    /// The folder for outputs cannot be used.
+    #[error("cannot keep outputs in {}: {source}; choose another with --spill-dir", path.display())]
+    Spill {
+        /// Which folder.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: SpillError,
+    },
     /// The control socket cannot be made.
     #[error("cannot make the control socket {}: {source}", path.display())]
     Control {
@@ -138,7 +149,11 @@ impl Server {
     ///
     /// # Errors
     /// See [`BindError`].
-    pub(crate) fn bind(settings: Settings, registry: Option<Registry>) -> Result<Self, BindError> {
+    pub(crate) fn bind(
+        settings: Settings,
+        registry: Option<Registry>,
+        spill: Option<SpillFolder>,
+    ) -> Result<Self, BindError> {
         tokio::runtime::Handle::try_current().map_err(|_| BindError::NoRuntime)?;
         if registry.is_none() && !settings.control.is_empty() {
             return Err(BindError::NothingToControl);
@@ -147,7 +162,7 @@ impl Server {
         let control = ControlListeners::bind(&settings.control, settings.peer_timeout)?;
         let browsers = listen(settings.listen, settings.peer_timeout)
             .map_err(|source| BindError::Listen { address: settings.listen, source })?;
-        Ok(Self { settings, registry, browsers, control, gate })
+        Ok(Self { settings, registry, browsers, control, gate, spill })
     }
 
     /// Where browsers connect; the real port, if port 0 was asked for.
@@ -165,7 +180,7 @@ impl Server {
     /// Serves until `shutdown` is moved on to [`Phase::Draining`], by `trigger` or by whoever has
     /// it; then ends tasks, streams and connections, for which it moves `trigger` on itself.
     pub async fn run(self, trigger: &ShutdownTrigger, shutdown: Shutdown) {
-        let Self { settings, registry, browsers, control, gate } = self;
+        let Self { settings, registry, browsers, control, gate, spill: _spill } = self;
         let services = Services::new(&settings, registry, shutdown.clone());
         let hosts = Arc::new(Hosts::new(settings.hosts));
         let unix_gate = Arc::new(Gate::of_unix());
@@ -200,7 +215,7 @@ impl Server {
             },
         );
         let mut accept_control = pin!(accept_control);
-        let mut beat = pin!(services.hub.beat());
+        let mut beat = pin!(services.tick());
         let mut draining = shutdown.clone();
         tokio::select! {
             never = accept_browsers => match never {},

@@ -26,10 +26,13 @@ pub(super) fn serve(arguments: ServeArguments, control: ControlArguments) -> Res
         peer_timeout: arguments.peer_timeout,
         drain: arguments.drain,
         grace: arguments.grace,
+        spill_dir: arguments.spill_dir,
+        spill_limit: arguments.spill_limit,
         limits,
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    runtime.map_err(CommandError::System)?.block_on(async {
+    let runtime = runtime.map_err(CommandError::System)?;
+    let served = runtime.block_on(async {
         let mut signal = shutdown::signals().map_err(CommandError::System)?;
         let server = Tasklight::builder().settings(settings).bind()?;
         let control: Vec<_> = server.control().iter().map(ControlAddress::to_string).collect();
@@ -45,5 +48,8 @@ pub(super) fn serve(arguments: ServeArguments, control: ControlArguments) -> Res
             () = server.run(&trigger, shutdown) => Ok(()),
             () = signals => Err(CommandError::Impatient),
         }
-    })
+    });
+    // All has ended but a write to a disk that hangs, which nobody waits for.
+    runtime.shutdown_background();
+    served
 }

@@ -11,6 +11,7 @@ use super::{Shared, lock};
 use crate::{
     id::{Scope, TaskId},
     output::{More, OutputLog, Unread},
+    spill::{Spill, Spilled, Spills},
     task::{End, Outcome},
 };
 
@@ -34,13 +35,20 @@ impl TaskHandle {
 
     /// Adds to the task's output.
     pub fn append(&self, bytes: &[u8]) {
-        self.output.append(bytes);
+        self.output.append(&self.id, bytes);
+    }
+
+    /// Returns once more output can be taken: at once, unless the disk is behind with what fell out
+    /// of memory. A disk that is behind for 5 s costs the file, and nobody waits for it any more.
+    /// Await it before taking more from a source that can wait. Safe to drop.
+    pub async fn room(&self) {
+        self.output.room().await;
     }
 
     /// The way to the task's output alone.
     #[must_use]
     pub fn output(&self) -> TaskWriter {
-        TaskWriter(Arc::clone(&self.output))
+        TaskWriter { id: self.id.clone(), output: Arc::clone(&self.output) }
     }
 
     /// Settles the task. The first outcome counts; a later one, and one for a task whose owner is
@@ -74,11 +82,14 @@ impl fmt::Debug for TaskHandle {
 ///
 /// It is an [`io::Write`] that never blocks and never fails, so `write!` works.
 #[derive(Clone)]
-pub struct TaskWriter(Arc<TaskOutput>);
+pub struct TaskWriter {
+    id: TaskId,
+    output: Arc<TaskOutput>,
+}
 
 impl io::Write for TaskWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.append(bytes);
+        self.output.append(&self.id, bytes);
         Ok(bytes.len())
     }
 
@@ -97,20 +108,39 @@ impl fmt::Debug for TaskWriter {
 /// touching the registry.
 pub(super) struct TaskOutput {
     log: Mutex<OutputLog>,
+    /// Where all of it goes once something falls out of the log. Appended to under the log's lock,
+    /// so that the file has the log's order.
+    spill: Option<Arc<Spill>>,
     /// Whether more can come; sent again at every append, so that whoever waits looks anew.
     news: watch::Sender<More>,
 }
 
 impl TaskOutput {
-    pub(super) fn new(limit: usize) -> Self {
-        Self { log: Mutex::new(OutputLog::new(limit)), news: watch::Sender::new(More::Expected) }
+    pub(super) fn new(limit: usize, spills: Option<&Spills>) -> Self {
+        Self {
+            log: Mutex::new(OutputLog::new(limit)),
+            spill: spills.map(Spills::file),
+            news: watch::Sender::new(More::Expected),
+        }
     }
 
-    fn append(&self, bytes: &[u8]) {
+    fn append(&self, id: &TaskId, bytes: &[u8]) {
         if bytes.is_empty() {
             return;
         }
-        lock(&self.log).append(bytes);
+        let mut log = lock(&self.log);
+        if let Some(spill) = &self.spill {
+            if spill.has_begun() {
+                spill.append(id, bytes);
+            } else if log.overflows(bytes.len()) {
+                // Nothing fell out before, so this is all there was.
+                for part in log.kept().into_iter().chain([bytes]) {
+                    spill.append(id, part);
+                }
+            }
+        }
+        log.append(bytes);
+        drop(log);
         self.news.send_modify(|_| {});
     }
 
@@ -125,6 +155,30 @@ impl TaskOutput {
 
     pub(super) fn read(&self, more: More) -> Unread {
         lock(&self.log).read(more)
+    }
+
+    pub(super) fn spilled(&self) -> Option<Spilled> {
+        self.spill.as_ref()?.spilled()
+    }
+
+    /// Returns once the file has all that was appended before, or is given up.
+    pub(super) async fn flushed(&self) {
+        if let Some(spill) = &self.spill {
+            spill.flushed().await;
+        }
+    }
+
+    async fn room(&self) {
+        if let Some(spill) = &self.spill {
+            spill.room().await;
+        }
+    }
+
+    /// Removes the file: the record is gone, and nobody can be told of it any more.
+    pub(super) fn discard(&self) {
+        if let Some(spill) = &self.spill {
+            spill.discard();
+        }
     }
 
     pub(super) fn news(&self) -> watch::Receiver<More> {

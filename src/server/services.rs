@@ -1,15 +1,20 @@
 //! What serves, apart from sockets: the hub, the producers, and the control API's routes, built on
 //! one registry or on none.
 
-use std::{sync::Arc, time::Duration};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use crate::{
-    clock::Clock, config::Settings, http::control::Control, hub::Hub, producer::shell::Shells, registry::Registry,
+    clock::Clock,
+    config::Settings,
+    http::control::Control,
+    hub::Hub,
+    producer::{external::Externals, shell::Shells},
+    registry::Registry,
     shutdown::Shutdown,
 };
 
 /// The parts of one gateway.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Services {
     pub(crate) hub: Arc<Hub>,
     /// None without a registry: there is nothing to control.
@@ -24,12 +29,27 @@ impl Services {
             Arc::new(Control {
                 registry,
                 shells: Shells::new(settings.grace),
+                externals: Externals::new(settings.grace),
                 shutdown,
                 request_timeout: settings.request_timeout,
                 grace: settings.grace,
             })
         });
         Self { hub: Arc::new(Hub::new(observer, clock, settings.heartbeat)), control }
+    }
+
+    /// Beats for silent streams and ends the leases that ran out, for as long as it is polled.
+    pub(crate) async fn tick(&self) -> Infallible {
+        let expire = async {
+            match &self.control {
+                Some(control) => control.externals.expire().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            never = self.hub.beat() => never,
+            never = expire => never,
+        }
     }
 
     /// Refuses every start from now on, and ends every task and process; returns how many tasks
