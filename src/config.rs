@@ -48,6 +48,12 @@ pub struct Settings {
     pub drain: Duration,
     /// How long a process has between SIGTERM and SIGKILL. 3 s.
     pub grace: Duration,
+    /// Where a folder of this gateway's own is made for what falls out of the outputs' tails; none
+    /// lets it go. Off: outputs hold secrets, and a disk is filled only by somebody who asked.
+    pub spill_dir: Option<PathBuf>,
+    /// Bytes of output written to disk for each task. 64 MiB: the log of a large build, and with the
+    /// tasks that an owner keeps not more than a disk can bear.
+    pub spill_limit: u64,
     /// See [`RegistryLimits`].
     pub limits: RegistryLimits,
 }
@@ -64,6 +70,8 @@ impl Settings {
             peer_timeout: Duration::from_secs(30),
             drain: Duration::from_secs(10),
             grace: Duration::from_secs(3),
+            spill_dir: None,
+            spill_limit: 64 * 1024 * 1024,
             limits: RegistryLimits::default(),
         }
     }

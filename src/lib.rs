@@ -70,6 +70,7 @@
 //! | 1 | `sse` | SSE frames as bytes |
 //! | 1 | `task` | the record, its legal changes, the wire |
 //! | 1 | `output` | one task's output log |
+//! | 1 | [`spill`] | whole outputs, in files |
 //! | 2 | `registry` | the truth, and who is told of it |
 //! | 3 | [`producer`] | who makes tasks |
 //! | 3 | [`hub`] | one slot for each watched session |
@@ -84,7 +85,9 @@
 //! 3. Nothing below `http` knows a status code; nothing above `registry` writes a record.
 //! 4. The browsers' side is handed a [`TaskObserver`]: it cannot read output, stop or start.
 //! 5. Looking creates no owner and leaves nothing behind.
-//! 6. Every live task has someone bound to settle it: a process, or a handle whose drop settles.
+//! 6. Every live task has someone bound to settle it: a process, a lease, or a handle whose drop
+//!    settles. An external task without a lease has its producer alone, until its session is
+//!    disposed or the gateway ends.
 //! 7. The clock is handed in; only `clock` reads the machine's.
 
 pub mod clock;
@@ -97,16 +100,17 @@ pub mod producer;
 mod registry;
 pub mod server;
 pub mod shutdown;
+pub mod spill;
 mod sse;
 mod task;
 
 pub use self::{
     id::{InvalidKind, InvalidSessionId, InvalidTaskId, Kind, Scope, SessionId, TaskId},
     registry::{
-        AccessError, Disposal, DoneTask, Kill, KillError, LaunchError, Launched, ListenerGuard, NewTask, Owner,
-        Producer, Reading, Registry, StartError, Stop, StopError, StopReason, TaskHandle, TaskObserver,
+        AccessError, Disposal, DoneTask, Finished, Kill, KillError, LaunchError, Launched, ListenerGuard, NewTask,
+        Owner, Producer, Reading, Registry, StartError, Stop, StopError, StopReason, TaskHandle, TaskObserver, Update,
     },
-    task::{End, InvalidLabel, Label, Outcome, Status, TaskView},
+    task::{Detail, End, InvalidDetail, InvalidLabel, Label, Outcome, Status, TaskView},
 };
 
 /// The paths of the control API, for clients.

@@ -41,6 +41,16 @@ impl OutputLog {
         Self { tail: VecDeque::new(), start: 0, cursor: 0, limit }
     }
 
+    /// Whether something falls out when so many bytes are added.
+    pub(crate) fn overflows(&self, bytes: usize) -> bool {
+        self.tail.len() + bytes > self.limit
+    }
+
+    /// What is kept, oldest first, in two parts.
+    pub(crate) fn kept(&self) -> [&[u8]; 2] {
+        self.tail.as_slices().into()
+    }
+
     /// Adds bytes at the end; the oldest fall out where the limit is passed.
     pub(crate) fn append(&mut self, bytes: &[u8]) {
         let kept = bytes.get(bytes.len().saturating_sub(self.limit)..).unwrap_or_default();

@@ -1,5 +1,6 @@
 //! Who makes tasks.
 
 mod exit;
+pub mod external;
 mod group;
 pub mod shell;

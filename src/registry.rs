@@ -15,6 +15,7 @@ mod listeners;
 mod observer;
 mod producer;
 mod state;
+mod update;
 
 use std::{
     fmt,
@@ -29,17 +30,19 @@ pub use self::{
     listeners::ListenerGuard,
     observer::TaskObserver,
     producer::{LaunchError, Launched, Producer, Stop, StopError, StopReason},
+    update::{Finished, Update},
 };
 use self::{
     handle::TaskOutput,
     listeners::Listeners,
-    state::{Entry, Generation, Refused, State},
+    state::{Entry, Generation, Refused, Settled, State},
 };
 use crate::{
     clock::Clock,
     config::RegistryLimits,
     id::{Kind, Scope, SessionId, TaskId},
     output::More,
+    spill::{Spilled, Spills},
     task::{Label, Outcome, TaskView},
 };
 
@@ -54,6 +57,7 @@ pub struct Registry {
 struct Shared {
     clock: Clock,
     limits: RegistryLimits,
+    spills: Option<Spills>,
     state: Mutex<State>,
     changed: Listeners<Scope>,
     done: Listeners<DoneTask>,
@@ -88,6 +92,8 @@ pub struct Reading {
     pub dropped: u64,
     /// What came since the last read.
     pub text: String,
+    /// The file that has what fell out, if there is one.
+    pub spilled: Option<Spilled>,
     /// The task as it stood when it was read.
     pub task: TaskView,
 }
@@ -161,10 +167,17 @@ impl Registry {
     /// An empty registry.
     #[must_use]
     pub fn new(clock: Clock, limits: RegistryLimits) -> Self {
+        Self::with_spills(clock, limits, None)
+    }
+
+    /// An empty registry whose tasks keep in files what falls out of their output's tail.
+    #[must_use]
+    pub fn with_spills(clock: Clock, limits: RegistryLimits, spills: Option<Spills>) -> Self {
         Self {
             shared: Arc::new(Shared {
                 clock,
                 limits,
+                spills,
                 state: Mutex::default(),
                 changed: Listeners::new("tasks changed"),
                 done: Listeners::new("task done"),
@@ -230,7 +243,8 @@ impl Registry {
             entry.task.mark_reported();
         }
         let unread = entry.output.read(more);
-        Ok(Reading { dropped: unread.dropped, text: unread.text, task: entry.task.view() })
+        let spilled = entry.output.spilled();
+        Ok(Reading { dropped: unread.dropped, text: unread.text, spilled, task: entry.task.view() })
     }
 
     /// Like [`Registry::read`], but held for up to `wait` until there is something to read or the
@@ -244,6 +258,7 @@ impl Registry {
         let something = news.wait_for(|more| *more == More::No || output.has_unread(*more));
         // Neither a timeout nor a record that went meanwhile is an end of its own: the read says.
         let _ = timeout_at(later(wait), something).await;
+        output.flushed().await;
         self.read(caller, id)
     }
 
@@ -351,7 +366,7 @@ impl Shared {
         let generation = lock(&self.state).reserve(scope, expected, &self.limits).map_err(refused)?;
         let place = Place { shared: self, scope, generation };
         let Launched { stop, adopt } = producer.launch()?;
-        let output = Arc::new(TaskOutput::new(self.limits.output_tail));
+        let output = Arc::new(TaskOutput::new(self.limits.output_tail, self.spills.as_ref()));
         let entry = |task| Entry { task, output: Arc::clone(&output), stop, waiters: 0 };
         let registered = lock(&self.state).register(scope, generation, &task.kind, task.label, self.clock.now(), entry);
         drop(place);
@@ -388,10 +403,15 @@ impl Shared {
 
     fn settle(&self, scope: &Scope, id: &TaskId, outcome: Outcome) {
         let settled = lock(&self.state).settle(id, outcome, self.clock.now(), &self.limits);
-        let Some(settled) = settled else { return };
+        if let Some(settled) = settled {
+            self.announce(scope, settled);
+        }
+    }
+
+    fn announce(&self, scope: &Scope, settled: Settled) {
         drop(settled.retired);
         let task = settled.view;
-        tracing::info!(task = %id, session = %scope, status = %task.status, detail = task.detail.as_deref(), "settled");
+        tracing::info!(task = %task.id, session = %scope, status = %task.status, detail = task.detail.as_deref(), "settled");
         self.changed.notify(scope);
         self.done.notify(&DoneTask { scope: scope.clone(), task, reported: settled.reported });
     }

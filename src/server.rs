@@ -38,9 +38,10 @@ use crate::{
         stream,
     },
     hub::Hub,
-    producer::shell::Shells,
+    producer::{external::Externals, shell::Shells},
     registry::Registry,
     shutdown::{Phase, Shutdown, ShutdownTrigger},
+    spill::{SpillError, SpillFolder},
 };
 
 /// Connections that wait to be accepted. The usual 128 drops connects when all clients come back
@@ -62,6 +63,7 @@ pub struct Server {
     settings: Settings,
     browsers: TcpListener,
     control: ControlSocket,
+    spill: Option<SpillFolder>,
 }
 
 /// Why a gateway has no sockets.
@@ -88,6 +90,14 @@ pub enum BindError {
         /// Which file.
         path: PathBuf,
     },
+    /// The folder for outputs cannot be used.
+    #[error("cannot keep outputs in {}: {source}; choose another with --spill-dir", path.display())]
+    Spill {
+        /// Which folder.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: SpillError,
+    },
     /// The control socket cannot be made.
     #[error("cannot make the control socket {}: {source}", path.display())]
     Control {
@@ -107,7 +117,11 @@ impl Server {
         let control = ControlSocket::bind(&settings.control)?;
         let browsers = listen(settings.listen, settings.peer_timeout)
             .map_err(|source| BindError::Listen { address: settings.listen, source })?;
-        Ok(Self { settings, browsers, control })
+        let spill = settings.spill_dir.as_ref().map(|path| {
+            SpillFolder::open(path, settings.spill_limit)
+                .map_err(|source| BindError::Spill { path: path.clone(), source })
+        });
+        Ok(Self { browsers, control, spill: spill.transpose()?, settings })
     }
 
     /// Where browsers connect; the real port, if port 0 was asked for.
@@ -119,14 +133,17 @@ impl Server {
     /// Serves until `shutdown` is moved on to [`Phase::Draining`], by `trigger` or by whoever has
     /// it; then ends children, streams and connections, for which it moves `trigger` on itself.
     pub async fn run(self, trigger: &ShutdownTrigger, shutdown: Shutdown) {
-        let Self { settings, browsers, control } = self;
+        let Self { settings, browsers, control, spill } = self;
         let clock = Clock::system();
-        let registry = Registry::new(clock.clone(), settings.limits);
+        let spills = spill.as_ref().map(SpillFolder::spills);
+        let registry = Registry::with_spills(clock.clone(), settings.limits, spills);
         let shells = Shells::new(settings.grace);
+        let externals = Externals::new(settings.grace);
         let hub = Arc::new(Hub::new(Some(registry.observer()), clock, settings.heartbeat));
         let routes = Arc::new(Control {
             registry: registry.clone(),
             shells: shells.clone(),
+            externals: externals.clone(),
             shutdown: shutdown.clone(),
             request_timeout: settings.request_timeout,
             grace: settings.grace,
@@ -149,11 +166,13 @@ impl Server {
         );
         let mut accept_control = pin!(accept_control);
         let mut beat = pin!(hub.beat());
+        let mut expire = pin!(externals.expire());
         let mut draining = shutdown.clone();
         tokio::select! {
             never = accept_browsers => match never {},
             never = &mut accept_control => match never {},
             never = &mut beat => match never {},
+            never = &mut expire => match never {},
             () = draining.reached(Phase::Draining) => {}
         }
         drop(browsers);
@@ -169,6 +188,7 @@ impl Server {
         let live = tokio::select! {
             never = accept_control => match never {},
             never = beat => match never {},
+            never = expire => match never {},
             live = timeout_at(deadline - FAREWELL.min(settings.drain / 2), children) => live.ok(),
         };
         trigger.enter(Phase::Ending);

@@ -178,6 +178,56 @@ impl Outcome {
     }
 }
 
+/// What a producer says of its task: while it is live how it gets on, at its end how it ended.
+///
+/// At most [`Detail::MAX_BYTES`] bytes; a blank one says nothing, and takes back what was said
+/// before. Cloning is cheap.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct Detail(Arc<str>);
+
+impl Detail {
+    /// The longest detail, in bytes of UTF-8.
+    pub const MAX_BYTES: usize = Outcome::MAX_DETAIL_BYTES;
+
+    /// Takes a producer's words.
+    ///
+    /// # Errors
+    /// When they are too long: a producer's words are never cut behind its back.
+    pub fn new(text: &str) -> Result<Self, InvalidDetail> {
+        if text.len() > Self::MAX_BYTES {
+            return Err(InvalidDetail { bytes: text.len() });
+        }
+        Ok(Self(text.into()))
+    }
+
+    /// The words, unless they are blank.
+    fn said(&self) -> Option<&Arc<str>> {
+        (!self.0.trim().is_empty()).then_some(&self.0)
+    }
+}
+
+impl AsRef<str> for Detail {
+    fn as_ref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TryFrom<String> for Detail {
+    type Error = InvalidDetail;
+    fn try_from(text: String) -> Result<Self, InvalidDetail> {
+        Self::new(&text)
+    }
+}
+
+/// Why a text is not a [`Detail`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a detail has at most {max} bytes, this one has {bytes}", max = Detail::MAX_BYTES)]
+pub struct InvalidDetail {
+    /// How long it was, in bytes.
+    pub bytes: usize,
+}
+
 /// What people see of a task: the wire, and nothing that is not on it.
 ///
 /// Its owner, its output, process ids and whether a model was told of it are never here.
@@ -192,7 +242,8 @@ pub struct TaskView {
     pub label: Label,
     /// Where it stands.
     pub status: Status,
-    /// How it ended, in words: `exit code: 1`, `signal: SIGTERM`.
+    /// How it ended, in words: `exit code: 1`, `signal: SIGTERM`. On a live task, how it gets on,
+    /// in the words of a producer that says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<Arc<str>>,
     /// When it was registered.
@@ -209,6 +260,8 @@ pub(crate) struct Task {
     label: Label,
     started_at: UnixMillis,
     state: State,
+    /// How it gets on while it is live, if its producer said so.
+    progress: Option<Arc<str>>,
     /// Whether the model has been told how it ended: once it has, no notice is owed.
     reported: bool,
 }
@@ -226,7 +279,7 @@ pub(crate) struct Ended;
 
 impl Task {
     pub(crate) fn new(id: TaskId, label: Label, now: UnixMillis) -> Self {
-        Self { id, label, started_at: now, state: State::Running, reported: false }
+        Self { id, label, started_at: now, state: State::Running, progress: None, reported: false }
     }
 
     pub(crate) fn id(&self) -> &TaskId {
@@ -252,7 +305,19 @@ impl Task {
         }
     }
 
-    /// Ends a live task. The first outcome counts; a later one is refused.
+    /// Changes how a live task is called and how it gets on. `Ok(false)`: nothing is new.
+    pub(crate) fn describe(&mut self, label: Option<Label>, detail: Option<&Detail>) -> Result<bool, Ended> {
+        if !self.is_live() {
+            return Err(Ended);
+        }
+        let label = label.unwrap_or_else(|| self.label.clone());
+        let progress = detail.map_or_else(|| self.progress.clone(), |detail| detail.said().cloned());
+        let changed = label != self.label || progress != self.progress;
+        (self.label, self.progress) = (label, progress);
+        Ok(changed)
+    }
+
+    /// Ends a live task; how it got on gives way to how it ended. The first outcome counts; a later one is refused.
     pub(crate) fn settle(&mut self, outcome: Outcome, now: UnixMillis) -> Result<(), Ended> {
         if !self.is_live() {
             return Err(Ended);
@@ -271,8 +336,8 @@ impl Task {
 
     pub(crate) fn view(&self) -> TaskView {
         let (status, detail, finished_at) = match &self.state {
-            State::Running => (Status::Running, None, None),
-            State::Stopping => (Status::Stopping, None, None),
+            State::Running => (Status::Running, self.progress.clone(), None),
+            State::Stopping => (Status::Stopping, self.progress.clone(), None),
             State::Ended { outcome, at } => {
                 let status = match outcome.end {
                     End::Completed => Status::Completed,
@@ -313,6 +378,31 @@ mod tests {
         let view = task.view();
         assert_eq!((view.status, view.detail.as_deref()), (Status::Killed, Some("signal: SIGTERM")));
         assert_eq!(view.finished_at, Some(UnixMillis(2_000)));
+    }
+
+    #[test]
+    fn a_live_task_says_how_it_gets_on_and_an_ended_one_only_how_it_ended() {
+        let mut task = task();
+        let detail = Detail::new("step 1 of 2").unwrap();
+        assert_eq!(task.describe(None, Some(&detail)), Ok(true));
+        assert_eq!(task.describe(None, Some(&detail)), Ok(false));
+        assert_eq!(task.describe(Some(Label::new("make all").unwrap()), None), Ok(true));
+        task.stopping().unwrap();
+        let view = task.view();
+        assert_eq!((view.status, view.label.as_str()), (Status::Stopping, "make all"));
+        assert_eq!(view.detail.as_deref(), Some("step 1 of 2"));
+        task.settle(Outcome::new(End::Completed), UnixMillis(2_000)).unwrap();
+        assert_eq!(task.view().detail, None);
+        assert_eq!(task.describe(None, Some(&detail)), Err(Ended));
+    }
+
+    #[test]
+    fn a_blank_detail_takes_back_what_was_said() {
+        let mut task = task();
+        task.describe(None, Some(&Detail::new("step 1").unwrap())).unwrap();
+        assert_eq!(task.describe(None, Some(&Detail::new(" ").unwrap())), Ok(true));
+        assert_eq!(task.view().detail, None);
+        assert_eq!(Detail::new(&"é".repeat(2_049)), Err(InvalidDetail { bytes: 4_098 }));
     }
 
     #[test]

@@ -117,6 +117,13 @@ pub(crate) struct ServeArguments {
     /// Bytes of output kept for each task
     #[arg(long, env = "TASKLIGHT_OUTPUT_TAIL", value_name = "BYTES", default_value_t = 256 * 1024)]
     pub(crate) output_tail: usize,
+    /// Keep whole outputs in files of mode 0600 below this folder, which is made with mode 0700:
+    /// those that outgrow the tail, until their task is forgotten or serve ends [default: off]
+    #[arg(long, env = "TASKLIGHT_SPILL_DIR", value_name = "FOLDER")]
+    pub(crate) spill_dir: Option<PathBuf>,
+    /// Bytes of output kept in such a file for each task
+    #[arg(long, env = "TASKLIGHT_SPILL_LIMIT", value_name = "BYTES", default_value_t = 64 * 1024 * 1024)]
+    pub(crate) spill_limit: u64,
     /// A silent stream sends a sign of life after this long
     #[arg(long, env = "TASKLIGHT_HEARTBEAT", value_name = "TIME", default_value = "15s", value_parser = positive)]
     pub(crate) heartbeat: Duration,

@@ -18,6 +18,8 @@ pub(super) fn serve(arguments: &ServeArguments, control: &ControlAddress) -> Res
     settings.peer_timeout = arguments.peer_timeout;
     settings.grace = arguments.grace;
     settings.drain = arguments.drain;
+    settings.spill_dir.clone_from(&arguments.spill_dir);
+    settings.spill_limit = arguments.spill_limit;
     settings.limits.max_live_tasks = arguments.max_live_tasks;
     settings.limits.max_settled_tasks = arguments.max_settled_tasks;
     settings.limits.output_tail = arguments.output_tail;

@@ -10,6 +10,8 @@ use super::problem::Problem;
 
 /// The largest JSON body, in bytes.
 pub(crate) const MAX_JSON: usize = 64 * 1024;
+/// The largest text, in bytes: as much as is kept of an output.
+pub(crate) const MAX_TEXT: usize = 256 * 1024;
 
 /// Reads a JSON body.
 ///
@@ -35,6 +37,18 @@ pub(crate) async fn json_or_default<T: DeserializeOwned + Default>(
     json(request, patience).await
 }
 
+/// Reads a body of plain text.
+///
+/// # Errors
+/// Not plain text in UTF-8 by its content type (415), too large (413), too slow (408), not UTF-8
+/// (400).
+pub(crate) async fn text(request: Request<Incoming>, patience: Duration) -> Result<String, Problem> {
+    if !is_utf8_text(request.headers()) {
+        return Err(Problem::NotText);
+    }
+    String::from_utf8(whole(request, MAX_TEXT, patience).await?).map_err(|error| not_utf8(error.utf8_error()))
+}
+
 async fn whole(request: Request<Incoming>, limit: usize, patience: Duration) -> Result<Vec<u8>, Problem> {
     let body = Limited::new(request.into_body(), limit).collect();
     match tokio::time::timeout(patience, body).await {
@@ -46,8 +60,7 @@ async fn whole(request: Request<Incoming>, limit: usize, patience: Duration) -> 
 }
 
 fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
-    let text = std::str::from_utf8(body)
-        .map_err(|error| Problem::BrokenBody(format!("byte {} of the body is not UTF-8", error.valid_up_to())))?;
+    let text = std::str::from_utf8(body).map_err(not_utf8)?;
     let broken = |error: &serde_json::Error| Problem::BrokenBody(format!("the body is not JSON: {error}"));
     // serde takes an array for a struct too, its values in the order of the fields.
     if !text.trim_start().starts_with('{') {
@@ -66,6 +79,10 @@ fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
     Ok(value)
 }
 
+fn not_utf8(error: std::str::Utf8Error) -> Problem {
+    Problem::BrokenBody(format!("byte {} of the body is not UTF-8", error.valid_up_to()))
+}
+
 /// The field that an error is about. For one that is unknown, missing or there twice the path
 /// names the object around it, and the message names the field in backquotes.
 fn blamed(path: &str, error: &serde_json::Error) -> String {
@@ -81,11 +98,28 @@ fn without_position(error: &serde_json::Error) -> String {
     message.strip_suffix(&position).unwrap_or(&message).to_owned()
 }
 
-/// RFC 9110 §8.3.1: type and subtype are compared without case; parameters follow a semicolon.
 fn is_json(headers: &HeaderMap) -> bool {
-    let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    let essence = content_type.and_then(|value| value.split(';').next());
-    essence.is_some_and(|essence| essence.trim().eq_ignore_ascii_case("application/json"))
+    content_type(headers).is_some_and(|(essence, _)| essence.eq_ignore_ascii_case("application/json"))
+}
+
+/// US-ASCII is UTF-8 too, and no charset says nothing.
+fn is_utf8_text(headers: &HeaderMap) -> bool {
+    content_type(headers).is_some_and(|(essence, mut parameters)| {
+        essence.eq_ignore_ascii_case("text/plain")
+            && parameters.all(|(name, value)| {
+                !name.eq_ignore_ascii_case("charset")
+                    || ["utf-8", "us-ascii"].iter().any(|charset| value.eq_ignore_ascii_case(charset))
+            })
+    })
+}
+
+/// RFC 9110 §8.3.1: type and subtype, compared without case; parameters follow a semicolon, their
+/// values maybe in quotes.
+fn content_type(headers: &HeaderMap) -> Option<(&str, impl Iterator<Item = (&str, &str)>)> {
+    let mut parts = headers.get(header::CONTENT_TYPE)?.to_str().ok()?.split(';');
+    let essence = parts.next()?.trim();
+    let parameters = parts.filter_map(|part| part.trim().split_once('='));
+    Some((essence, parameters.map(|(name, value)| (name, value.trim_matches('"')))))
 }
 
 #[cfg(test)]
@@ -124,6 +158,22 @@ mod tests {
         for not_an_object in ["[]", r#"["label"]"#, "7", "null"] {
             assert_eq!(blamed_field(not_an_object).0, "(body)");
         }
+    }
+
+    #[test]
+    fn text_is_plain_and_in_utf8() {
+        let is_text = |value: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::CONTENT_TYPE, value.parse().unwrap());
+            is_utf8_text(&headers)
+        };
+        for good in ["text/plain", "Text/Plain; charset=UTF-8", "text/plain;charset=\"us-ascii\"", "text/plain; x=y"] {
+            assert!(is_text(good), "{good}");
+        }
+        for bad in ["", "text/html", "application/json", "text/plain; charset=latin1"] {
+            assert!(!is_text(bad), "{bad}");
+        }
+        assert!(!is_utf8_text(&HeaderMap::new()));
     }
 
     #[test]

@@ -1,26 +1,25 @@
 //! The producers' and agents' routes. They can run commands, so they are never reached by a page:
 //! only by a Unix socket that nobody but its owner can open.
 
-use std::{borrow::Cow, collections::BTreeMap, path::PathBuf, time::Duration};
+mod tasks;
 
-use hyper::{
-    Method, Request, StatusCode,
-    body::Incoming,
-    header::{self, HeaderValue},
-};
+use std::{borrow::Cow, time::Duration};
+
+use hyper::{Method, Request, StatusCode, body::Incoming};
 use serde::{Deserialize, Serialize};
 
 use super::{
     Whole, body, json,
     problem::Problem,
-    route::{self, ControlRoute, tasks_path},
+    route::{self, ControlRoute},
 };
 use crate::{
-    id::{Kind, Scope, SessionId, TaskId},
-    producer::shell::{ShellCommand, Shells},
-    registry::{Kill, NewTask, Reading, Registry},
+    id::{Scope, SessionId, TaskId},
+    producer::{external::Externals, shell::Shells},
+    registry::{Kill, Reading, Registry},
     shutdown::{Phase, Shutdown},
-    task::{Label, TaskView},
+    spill::Extent,
+    task::TaskView,
 };
 
 /// The longest that a read is held.
@@ -34,20 +33,10 @@ const DISPOSAL_MARGIN: Duration = Duration::from_secs(2);
 pub(crate) struct Control {
     pub(crate) registry: Registry,
     pub(crate) shells: Shells,
+    pub(crate) externals: Externals,
     pub(crate) shutdown: Shutdown,
     pub(crate) request_timeout: Duration,
     pub(crate) grace: Duration,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Start {
-    command: Option<String>,
-    kind: Option<Kind>,
-    cwd: Option<PathBuf>,
-    #[serde(default)]
-    env: BTreeMap<String, String>,
-    label: Option<Label>,
 }
 
 #[derive(Default, Deserialize)]
@@ -75,13 +64,16 @@ impl Control {
         match (route, method) {
             (ControlRoute::Tasks(scope), Method::GET) => Ok(as_json(StatusCode::OK, &self.registry.list(&scope))),
             (ControlRoute::Tasks(scope), Method::POST) => self.start(&scope, request).await,
-            (ControlRoute::Tasks(_), _) => not_allowed("GET, POST"),
             (ControlRoute::Task(scope, id), Method::GET) => {
                 Ok(as_json(StatusCode::OK, &self.registry.get(&scope, &id)?))
             }
+            (ControlRoute::Task(scope, id), Method::PATCH) => self.update(&scope, &id, request).await,
+            (ControlRoute::Task(..), _) => not_allowed("GET, PATCH"),
             (ControlRoute::Kill(scope, id), Method::POST) => self.kill(&scope, &id, request).await,
             (ControlRoute::Kill(..), _) => not_allowed("POST"),
             (ControlRoute::Output(scope, id), Method::GET) => self.output(&scope, &id, &request).await,
+            (ControlRoute::Output(scope, id), Method::POST) => self.append(&scope, &id, request).await,
+            (ControlRoute::Tasks(_) | ControlRoute::Output(..), _) => not_allowed("GET, POST"),
             (ControlRoute::Owner(session), Method::DELETE) => Ok(self.dispose(&session).await),
             (ControlRoute::Owner(_), _) => not_allowed("DELETE"),
             (ControlRoute::Healthz, Method::GET) => Ok(plain("ok\n")),
@@ -89,22 +81,8 @@ impl Control {
                 Phase::Running => Ok(plain("ready\n")),
                 Phase::Draining | Phase::Ending => Err(Problem::Draining),
             },
-            (ControlRoute::Task(..) | ControlRoute::Output(..) | ControlRoute::Healthz | ControlRoute::Readyz, _) => {
-                not_allowed("GET")
-            }
+            (ControlRoute::Healthz | ControlRoute::Readyz, _) => not_allowed("GET"),
         }
-    }
-
-    async fn start(&self, scope: &Scope, request: Request<Incoming>) -> Result<Whole, Problem> {
-        let start: Start = body::json(request, self.request_timeout).await?;
-        let (task, command) = start.checked()?;
-        let task = self.registry.start(scope, task, self.shells.bash(command))?;
-        let mut answer = as_json(StatusCode::CREATED, &task);
-        let location = format!("{}/{}", tasks_path(scope), task.id);
-        if let Ok(location) = HeaderValue::from_str(&location) {
-            answer.headers_mut().insert(header::LOCATION, location);
-        }
-        Ok(answer)
     }
 
     async fn kill(&self, scope: &Scope, id: &TaskId, request: Request<Incoming>) -> Result<Whole, Problem> {
@@ -132,39 +110,21 @@ impl Control {
     }
 }
 
-impl Start {
-    /// What was asked for, if all of it makes sense.
-    fn checked(self) -> Result<(NewTask, ShellCommand), Problem> {
-        let Self { command, kind, cwd, env, label } = self;
-        let command = command.ok_or_else(|| Problem::field("command", "missing: what `bash -c` is to run"))?;
-        let kind = kind.unwrap_or_else(Kind::bash);
-        if kind != Kind::bash() {
-            return Err(Problem::field("kind", format!("a command is run by kind bash, not by {kind}")));
-        }
-        if command.contains('\0') {
-            return Err(Problem::field("command", "a command has no NUL character"));
-        }
-        if let Some(name) = env.keys().find(|name| name.is_empty() || name.contains(['=', '\0'])) {
-            return Err(Problem::field(
-                "env",
-                format!("{name:?} is not a variable's name: it is empty, or has '=' or NUL"),
-            ));
-        }
-        if let Some((name, _)) = env.iter().find(|(_, value)| value.contains('\0')) {
-            return Err(Problem::field(format!("env.{name}"), "a variable's value has no NUL character"));
-        }
-        let label = label.map_or_else(|| Label::from_command(&command), Ok);
-        let label = label.map_err(|_| Problem::field("command", "a command has something to run in it"))?;
-        Ok((NewTask { kind, label }, ShellCommand { command, cwd, env }))
-    }
-}
-
 /// What a model reads, with what is missing said where it is missing.
 fn text(reading: &Reading) -> Cow<'_, str> {
-    match reading.dropped {
-        0 => Cow::Borrowed(&reading.text),
-        dropped => format!("[{dropped} bytes of older output are gone]\n{}", reading.text).into(),
-    }
+    let dropped = match reading.dropped {
+        0 => return Cow::Borrowed(&reading.text),
+        dropped => format!("{dropped} bytes of older output are gone"),
+    };
+    let file = reading.spilled.as_ref().map(|spilled| {
+        let path = spilled.path.display();
+        match spilled.extent {
+            Extent::Whole => format!("; all of it is in {path}"),
+            Extent::Beginning(bytes) => format!("; the first {bytes} bytes of it are in {path}"),
+            Extent::Incomplete => format!("; {path} is incomplete, since it could not be written"),
+        }
+    });
+    format!("[{dropped}{}]\n{}", file.unwrap_or_default(), reading.text).into()
 }
 
 /// `wait=30s`, `wait=500ms`; none is not to wait.

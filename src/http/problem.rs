@@ -13,6 +13,7 @@ use serde::Serialize;
 use super::Whole;
 use crate::{
     id::InvalidSessionId,
+    producer::external::HearError,
     registry::{AccessError, KillError, LaunchError, StartError},
 };
 
@@ -25,12 +26,15 @@ pub(crate) enum Problem {
     MethodNotAllowed { allow: &'static str },
     NotAcceptable,
     NotJson,
+    NotText,
     TooLarge { limit: usize },
     TooSlow,
     BrokenBody(String),
     Field { field: String, problem: String },
     UnknownTask(String),
     AnotherSession(String),
+    Finished(String),
+    NotExternal(String),
     TooManyLive(String),
     Disposed,
     Draining,
@@ -77,9 +81,18 @@ impl Problem {
                 "not-json",
                 "Send the body as JSON, with content-type: application/json",
             ),
+            Self::NotText => (
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                "not-text",
+                "Send the body as text in UTF-8, with content-type: text/plain; charset=utf-8",
+            ),
             Self::TooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "too-large", "Send a smaller body"),
             Self::TooSlow => (StatusCode::REQUEST_TIMEOUT, "too-slow", "Send the body at once"),
-            Self::BrokenBody(_) => (StatusCode::BAD_REQUEST, "broken-body", "Send valid JSON in UTF-8"),
+            Self::BrokenBody(_) => (
+                StatusCode::BAD_REQUEST,
+                "broken-body",
+                "Send a whole body in UTF-8, and valid JSON where JSON is asked for",
+            ),
             Self::Field { .. } => (
                 StatusCode::UNPROCESSABLE_ENTITY,
                 "bad-field",
@@ -91,6 +104,14 @@ impl Problem {
             Self::AnotherSession(_) => {
                 (StatusCode::FORBIDDEN, "another-session", "Ask by the session that owns the task")
             }
+            Self::Finished(_) => {
+                (StatusCode::CONFLICT, "already-finished", "Stop reporting: a task's first end is final")
+            }
+            Self::NotExternal(_) => (
+                StatusCode::CONFLICT,
+                "not-external",
+                "Report on tasks that were started without a command; the gateway reports on the others itself",
+            ),
             Self::TooManyLive(_) => (
                 StatusCode::TOO_MANY_REQUESTS,
                 "too-many-live-tasks",
@@ -120,6 +141,8 @@ impl Problem {
             Self::Field { problem, .. } => problem.clone(),
             Self::UnknownTask(id) => format!("unknown task {id}"),
             Self::AnotherSession(detail)
+            | Self::Finished(detail)
+            | Self::NotExternal(detail)
             | Self::TooManyLive(detail)
             | Self::BrokenBody(detail)
             | Self::CannotAsk(detail)
@@ -129,6 +152,7 @@ impl Problem {
             | Self::MethodNotAllowed { .. }
             | Self::NotAcceptable
             | Self::NotJson
+            | Self::NotText
             | Self::TooSlow
             | Self::Disposed
             | Self::Draining => String::new(),
@@ -149,15 +173,16 @@ impl From<Problem> for Whole {
         };
         let body = serde_json::to_vec(&document).unwrap_or_default();
         let mut answer = super::with_body(status, "application/problem+json", body);
-        if let Problem::MethodNotAllowed { allow } = problem {
-            answer.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allow));
-        }
         // RFC 9110 §10.2.3, in seconds.
         let retry_after = match status {
-            StatusCode::TOO_MANY_REQUESTS | StatusCode::CONFLICT => Some("1"),
+            StatusCode::TOO_MANY_REQUESTS => Some("1"),
+            StatusCode::CONFLICT if matches!(problem, Problem::Disposed) => Some("1"),
             StatusCode::SERVICE_UNAVAILABLE => Some("5"),
             _ => None,
         };
+        if let Problem::MethodNotAllowed { allow } = problem {
+            answer.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allow));
+        }
         if let Some(seconds) = retry_after {
             answer.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static(seconds));
         }
@@ -185,6 +210,16 @@ impl From<KillError> for Problem {
         match error {
             KillError::Access(error) => error.into(),
             KillError::Stop(error) => Self::CannotAsk(error.to_string()),
+        }
+    }
+}
+
+impl From<HearError> for Problem {
+    fn from(error: HearError) -> Self {
+        match error {
+            HearError::Access(error) => error.into(),
+            HearError::Finished(_) => Self::Finished(error.to_string()),
+            HearError::NotExternal(_) => Self::NotExternal(error.to_string()),
         }
     }
 }

@@ -304,12 +304,12 @@ impl Supervisor {
         tokio::select! {
             biased;
             _ = self.process.exited.readable() => Event::Exited,
-            event = next_but_exit(&mut self.asked, &mut self.ending, self.kill_at, &mut self.process.output) => event,
+            event = next_but_exit(&mut self.asked, &mut self.ending, self.kill_at, &mut self.process.output, &self.task) => event,
         }
     }
 
     async fn next_but_exit(&mut self) -> Event {
-        next_but_exit(&mut self.asked, &mut self.ending, self.kill_at, &mut self.process.output).await
+        next_but_exit(&mut self.asked, &mut self.ending, self.kill_at, &mut self.process.output, &self.task).await
     }
 
     /// What the command wrote before it exited, which may still be in the pipe.
@@ -332,6 +332,7 @@ async fn next_but_exit(
     ending: &mut watch::Receiver<bool>,
     kill_at: Option<Instant>,
     output: &mut Option<pipe::Receiver>,
+    task: &TaskHandle,
 ) -> Event {
     // An `asked` or `ending` whose sender is gone says so for ever: heed it once.
     let is_asked = async {
@@ -357,12 +358,13 @@ async fn next_but_exit(
         reason = is_asked => Event::Asked(reason),
         () = is_ending => Event::Asked(Some(StopReason::Shutdown)),
         () = grace_over => Event::GraceOver,
-        event = next_output(output) => event,
+        event = next_output(output, task) => event,
     }
 }
 
-async fn next_output(output: &mut Option<pipe::Receiver>) -> Event {
+async fn next_output(output: &mut Option<pipe::Receiver>, task: &TaskHandle) -> Event {
     let Some(output) = output else { return std::future::pending().await };
+    task.room().await;
     loop {
         if output.readable().await.is_err() {
             return Event::OutputClosed;

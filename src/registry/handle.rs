@@ -11,6 +11,7 @@ use super::{Shared, lock};
 use crate::{
     id::{Scope, TaskId},
     output::{More, OutputLog, Unread},
+    spill::{Spill, Spilled, Spills},
     task::{End, Outcome},
 };
 
@@ -34,7 +35,14 @@ impl TaskHandle {
 
     /// Adds to the task's output.
     pub fn append(&self, bytes: &[u8]) {
-        self.output.append(bytes);
+        self.output.append(&self.id, bytes);
+    }
+
+    /// Returns once more output can be taken: at once, unless the disk is behind with what fell out
+    /// of memory, and after a second at most, since a slow disk may cost the file and not the work.
+    /// Await it before taking more from a source that can wait. Safe to drop.
+    pub async fn room(&self) {
+        self.output.room().await;
     }
 
     /// Settles the task. The first outcome counts; a later one, and one for a task whose owner is
@@ -67,20 +75,39 @@ impl fmt::Debug for TaskHandle {
 /// touching the registry.
 pub(super) struct TaskOutput {
     log: Mutex<OutputLog>,
+    /// Where all of it goes once something falls out of the log. Appended to under the log's lock,
+    /// so that the file has the log's order.
+    spill: Option<Arc<Spill>>,
     /// Whether more can come; sent again at every append, so that whoever waits looks anew.
     news: watch::Sender<More>,
 }
 
 impl TaskOutput {
-    pub(super) fn new(limit: usize) -> Self {
-        Self { log: Mutex::new(OutputLog::new(limit)), news: watch::Sender::new(More::Expected) }
+    pub(super) fn new(limit: usize, spills: Option<&Spills>) -> Self {
+        Self {
+            log: Mutex::new(OutputLog::new(limit)),
+            spill: spills.map(Spills::file),
+            news: watch::Sender::new(More::Expected),
+        }
     }
 
-    fn append(&self, bytes: &[u8]) {
+    fn append(&self, id: &TaskId, bytes: &[u8]) {
         if bytes.is_empty() {
             return;
         }
-        lock(&self.log).append(bytes);
+        let mut log = lock(&self.log);
+        if let Some(spill) = &self.spill {
+            if spill.has_begun() {
+                spill.append(id, bytes);
+            } else if log.overflows(bytes.len()) {
+                // Nothing fell out before, so this is all there was.
+                for part in log.kept().into_iter().chain([bytes]) {
+                    spill.append(id, part);
+                }
+            }
+        }
+        log.append(bytes);
+        drop(log);
         self.news.send_modify(|_| {});
     }
 
@@ -95,6 +122,30 @@ impl TaskOutput {
 
     pub(super) fn read(&self, more: More) -> Unread {
         lock(&self.log).read(more)
+    }
+
+    pub(super) fn spilled(&self) -> Option<Spilled> {
+        self.spill.as_ref()?.spilled()
+    }
+
+    /// Returns once the file has all that was appended before, or after a moment.
+    pub(super) async fn flushed(&self) {
+        if let Some(spill) = &self.spill {
+            spill.flushed().await;
+        }
+    }
+
+    async fn room(&self) {
+        if let Some(spill) = &self.spill {
+            spill.room().await;
+        }
+    }
+
+    /// Removes the file: the record is gone, and nobody can be told of it any more.
+    pub(super) fn discard(&self) {
+        if let Some(spill) = &self.spill {
+            spill.discard();
+        }
     }
 
     pub(super) fn news(&self) -> watch::Receiver<More> {

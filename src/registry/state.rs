@@ -67,6 +67,13 @@ pub(super) struct Entry {
     pub(super) waiters: usize,
 }
 
+impl Drop for Entry {
+    /// The output's file goes with the record.
+    fn drop(&mut self) {
+        self.output.discard();
+    }
+}
+
 /// Why a start is not admitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Refused {

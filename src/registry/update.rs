@@ -1,0 +1,50 @@
+//! What a producer may change of its live task, beside its output.
+
+use super::{TaskHandle, lock};
+use crate::task::{Detail, End, Label, Outcome, TaskView};
+
+/// A change to a live task. What is none stays as it is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Update {
+    /// A new name.
+    pub label: Option<Label>,
+    /// How it gets on; with an end, how it ended.
+    pub detail: Option<Detail>,
+    /// That it has ended. What was said before of how it got on goes.
+    pub end: Option<End>,
+}
+
+/// Why a task was not changed: it has ended, or its record is gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the task has ended")]
+pub struct Finished;
+
+impl TaskHandle {
+    /// Changes the task, all in one commit, and returns it as it stands then. A task that was asked
+    /// to end stays `stopping` until an update ends it.
+    ///
+    /// # Errors
+    /// When the task has ended: the first outcome counts, and nothing has changed.
+    pub fn update(&self, update: Update) -> Result<TaskView, Finished> {
+        let Update { label, detail, end } = update;
+        let shared = self.shared.upgrade().ok_or(Finished)?;
+        let mut state = lock(&shared.state);
+        let (_, entry) = state.entry(&self.scope, &self.id).map_err(|_| Finished)?;
+        let progress = if end.is_none() { detail.as_ref() } else { None };
+        let changed = entry.task.describe(label, progress).map_err(|_| Finished)?;
+        let Some(end) = end else {
+            let view = entry.task.view();
+            drop(state);
+            if changed {
+                shared.changed.notify(&self.scope);
+            }
+            return Ok(view);
+        };
+        let outcome = detail.iter().fold(Outcome::new(end), Outcome::with_detail);
+        let settled = state.settle(&self.id, outcome, shared.clock.now(), &shared.limits).ok_or(Finished)?;
+        drop(state);
+        let view = settled.view.clone();
+        shared.announce(&self.scope, settled);
+        Ok(view)
+    }
+}

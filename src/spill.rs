@@ -1,0 +1,431 @@
+//! Whole outputs, in files: what no longer fits in memory is still to be read.
+//!
+//! Promises:
+//! - The files are there for their owner only: mode 0600, in a folder of mode 0700 that is refused
+//!   if anybody else could enter it.
+//! - A task whose output fits its tail in memory has no file. The file begins with the first byte
+//!   that would be lost, and then has everything from the start, up to a limit.
+//! - A disk that is full, broken or slow costs the file, never the task: that is logged once for
+//!   each file, and whoever is given the path is told that the file is incomplete.
+//! - Files are written off the async workers. A task has at most 256 KiB waiting for the
+//!   disk, and what it adds at once.
+//! - A file goes with its task's record, and all of them with the gateway. Each gateway has a folder
+//!   of its own below the one it was given, and locks it; what a dead gateway left is removed by the
+//!   next, since the kernel gives a lock back however its holder ended.
+//!
+//! Never here: which part of an output is in memory, and what a reader has read.
+
+use std::{
+    fs::{self, DirBuilder, File, OpenOptions},
+    io::{self, Write},
+    mem,
+    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use rustix::fs::{FlockOperation, OFlags, flock};
+use tokio::{runtime::Handle, sync::watch, time::timeout};
+
+use crate::id::TaskId;
+
+/// Bytes of a task that may wait for the disk before its source is held back. 256 KiB: as much as
+/// the tail in memory, so that a disk that hangs no more than doubles what a task costs.
+const ROOM: usize = 256 * 1024;
+/// How long a source is held back for the disk, and a reader for the file.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// What a gateway's own folder is called, before its process id.
+const PREFIX: &str = "gateway-";
+
+/// The folder of this gateway's files, locked. When dropped, it goes with all that is in it.
+#[derive(Debug)]
+pub struct SpillFolder {
+    shared: Arc<Shared>,
+    /// Held as long as the folder is ours.
+    _lock: File,
+}
+
+/// Where tasks get their files. Clones are the same place.
+#[derive(Debug, Clone)]
+pub struct Spills(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    path: PathBuf,
+    /// Bytes that a file may have.
+    limit: u64,
+    /// Where files are written, apart from its async workers.
+    runtime: Handle,
+    /// Set when the folder goes: nothing is written any more, and nobody is told.
+    closed: AtomicBool,
+}
+
+/// Why there is no folder for output files.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SpillError {
+    /// Something else is there.
+    #[error("it is not a folder")]
+    NotAFolder,
+    /// Somebody else owns it.
+    #[error("it belongs to another user")]
+    Foreign,
+    /// Others can enter it.
+    #[error("it has mode {mode:03o}, and outputs are nobody else's business; chmod 700 it")]
+    Open {
+        /// Its mode.
+        mode: u32,
+    },
+    /// The system refused.
+    #[error(transparent)]
+    System(#[from] io::Error),
+}
+
+impl SpillFolder {
+    /// Makes this gateway's folder in `parent`, which is made if it is absent, and removes those of
+    /// dead gateways. A file may have `limit` bytes. Must be called within a tokio runtime.
+    ///
+    /// # Errors
+    /// See [`SpillError`].
+    pub fn open(parent: &Path, limit: u64) -> Result<Self, SpillError> {
+        let parent = std::path::absolute(parent)?;
+        match DirBuilder::new().mode(0o700).create(&parent) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error.into()),
+            Ok(()) | Err(_) => private(&parent)?,
+        }
+        // Held until ours is locked: another gateway that starts now would take it for a dead one's.
+        let turn = open_folder(&parent)?;
+        flock(&turn, FlockOperation::LockExclusive).map_err(io::Error::from)?;
+        remove_dead(&parent)?;
+        let path = parent.join(format!("{PREFIX}{}", std::process::id()));
+        let (path, lock) = (0..)
+            .map(|n| if n == 0 { path.clone() } else { path.with_extension(n.to_string()) })
+            .find_map(|path| match DirBuilder::new().mode(0o700).create(&path) {
+                // One more gateway in this process.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => None,
+                Err(error) => Some(Err(error)),
+                Ok(()) => Some(locked(&path).map(|lock| (path, lock))),
+            })
+            .unwrap_or_else(|| Err(io::ErrorKind::AlreadyExists.into()))?;
+        let shared = Shared { path, limit, runtime: Handle::current(), closed: AtomicBool::new(false) };
+        Ok(Self { shared: Arc::new(shared), _lock: lock })
+    }
+
+    /// Where the registry gets files for its tasks. It does not keep the folder.
+    #[must_use]
+    pub fn spills(&self) -> Spills {
+        Spills(Arc::clone(&self.shared))
+    }
+}
+
+impl Drop for SpillFolder {
+    fn drop(&mut self) {
+        self.shared.closed.store(true, Ordering::Relaxed);
+        // Twice, should a file have been born meanwhile.
+        if fs::remove_dir_all(&self.shared.path).or_else(|_| fs::remove_dir_all(&self.shared.path)).is_err() {
+            tracing::warn!("output files are left; the next gateway removes them");
+        }
+    }
+}
+
+fn private(folder: &Path) -> Result<(), SpillError> {
+    let found = fs::symlink_metadata(folder)?;
+    let mode = found.mode() & 0o777;
+    if !found.is_dir() {
+        Err(SpillError::NotAFolder)
+    } else if found.uid() != rustix::process::geteuid().as_raw() {
+        Err(SpillError::Foreign)
+    } else if mode & 0o077 != 0 {
+        Err(SpillError::Open { mode })
+    } else {
+        Ok(())
+    }
+}
+
+fn open_folder(path: &Path) -> io::Result<File> {
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW;
+    OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)
+}
+
+fn locked(folder: &Path) -> io::Result<File> {
+    let lock = open_folder(folder)?;
+    flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
+    Ok(lock)
+}
+
+fn remove_dead(parent: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(parent)? {
+        let entry = entry?;
+        let is_ours = entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX));
+        // Locked: its gateway lives.
+        let Some(_dead) = is_ours.then(|| locked(&entry.path()).ok()).flatten() else { continue };
+        tracing::info!(folder = %entry.path().display(), "removing the output files of a dead gateway");
+        if let Err(error) = fs::remove_dir_all(entry.path()) {
+            tracing::warn!(folder = %entry.path().display(), %error, "cannot remove it");
+        }
+    }
+    Ok(())
+}
+
+impl Spills {
+    /// A place for one task's output; no file yet.
+    pub(crate) fn file(&self) -> Arc<Spill> {
+        let progress = Progress {
+            path: None,
+            accepted: 0,
+            pending: Vec::new(),
+            writing: false,
+            extent: Extent::Whole,
+            gone: false,
+        };
+        Arc::new(Spill { shared: Arc::clone(&self.0), progress: Mutex::new(progress), written: watch::Sender::new(0) })
+    }
+}
+
+/// A task's file, as a reader is told of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Spilled {
+    /// Where it is, from the root.
+    pub path: PathBuf,
+    /// How much of the output it has.
+    pub extent: Extent,
+}
+
+/// How much of an output a file has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extent {
+    /// All of it.
+    Whole,
+    /// So many bytes of its beginning: it reached the limit of a file.
+    Beginning(u64),
+    /// An unknown part: writing failed.
+    Incomplete,
+}
+
+/// One task's file.
+pub(crate) struct Spill {
+    shared: Arc<Shared>,
+    progress: Mutex<Progress>,
+    /// How many of the accepted bytes need not be waited for any more.
+    written: watch::Sender<u64>,
+}
+
+struct Progress {
+    /// Set with the first byte.
+    path: Option<PathBuf>,
+    /// Bytes that were to be written, in all.
+    accepted: u64,
+    /// Those that nobody writes yet.
+    pending: Vec<u8>,
+    /// Somebody writes, and will look at `pending` when done.
+    writing: bool,
+    extent: Extent,
+    /// The record is gone, and the file is to go.
+    gone: bool,
+}
+
+impl Spill {
+    /// Whether anything was appended.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.lock().path.is_some()
+    }
+
+    /// Adds to the file, soon.
+    pub(crate) fn append(self: &Arc<Self>, id: &TaskId, bytes: &[u8]) {
+        let mut progress = self.lock();
+        if progress.gone || progress.extent != Extent::Whole {
+            return;
+        }
+        let room = usize::try_from(self.shared.limit - progress.accepted).unwrap_or(usize::MAX);
+        let kept = bytes.get(..room).unwrap_or(bytes);
+        if kept.len() < bytes.len() {
+            progress.extent = Extent::Beginning(self.shared.limit);
+        }
+        progress.path.get_or_insert_with(|| self.shared.path.join(format!("{id}.log")));
+        progress.accepted += kept.len() as u64;
+        progress.pending.extend_from_slice(kept);
+        if !mem::replace(&mut progress.writing, true) {
+            let spill = Arc::clone(self);
+            self.shared.runtime.spawn_blocking(move || spill.write());
+        }
+    }
+
+    /// Where the file is, if there is one.
+    pub(crate) fn spilled(&self) -> Option<Spilled> {
+        let progress = self.lock();
+        Some(Spilled { path: progress.path.clone()?, extent: progress.extent })
+    }
+
+    /// Returns once little enough waits for the disk. A disk that takes too long loses the rest.
+    pub(crate) async fn room(&self) {
+        if !self.is_written_within(ROOM as u64).await {
+            self.give_up("the disk is too slow");
+        }
+    }
+
+    /// Returns once all that was appended before is written, or it has taken too long.
+    pub(crate) async fn flushed(&self) {
+        self.is_written_within(0).await;
+    }
+
+    /// Waits until at most `behind` bytes of those accepted by now are not written.
+    async fn is_written_within(&self, behind: u64) -> bool {
+        let accepted = self.lock().accepted;
+        let enough = |written: &u64| accepted.saturating_sub(*written) <= behind;
+        if enough(&self.written.borrow()) {
+            return true;
+        }
+        timeout(PATIENCE, self.written.subscribe().wait_for(enough)).await.is_ok()
+    }
+
+    /// Removes the file, now or when whoever writes it is done.
+    pub(crate) fn discard(self: &Arc<Self>) {
+        let mut progress = self.lock();
+        progress.gone = true;
+        progress.pending = Vec::new();
+        self.written.send_replace(progress.accepted);
+        let is_there = progress.path.is_some() && !self.shared.closed.load(Ordering::Relaxed);
+        if is_there && !mem::replace(&mut progress.writing, true) {
+            let spill = Arc::clone(self);
+            self.shared.runtime.spawn_blocking(move || spill.write());
+        }
+    }
+
+    /// Writes, off the async workers, until nothing is left to write.
+    fn write(&self) {
+        loop {
+            let mut progress = self.lock();
+            let Some(path) = progress.path.clone() else { return };
+            if progress.gone {
+                drop(progress);
+                // It was never made, or the folder is gone with it.
+                let _ = fs::remove_file(path);
+                return;
+            }
+            if progress.pending.is_empty() {
+                progress.writing = false;
+                return;
+            }
+            let batch = mem::take(&mut progress.pending);
+            drop(progress);
+            let written = OpenOptions::new().append(true).create(true).mode(0o600).open(&path);
+            match written.and_then(|mut file| file.write_all(&batch)) {
+                Ok(()) => self.written.send_modify(|written| *written += batch.len() as u64),
+                Err(error) => self.give_up(&error.to_string()),
+            }
+        }
+    }
+
+    fn give_up(&self, why: &str) {
+        let mut progress = self.lock();
+        let first = !progress.gone && progress.extent != Extent::Incomplete;
+        progress.extent = Extent::Incomplete;
+        progress.pending = Vec::new();
+        // Nobody is to wait for it.
+        self.written.send_replace(progress.accepted);
+        let path = progress.path.clone();
+        drop(progress);
+        if first && !self.shared.closed.load(Ordering::Relaxed) {
+            let file = path.unwrap_or_default();
+            tracing::warn!(file = %file.display(), why, "an output file is incomplete; its task goes on");
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().mode() & 0o777
+    }
+
+    fn id() -> TaskId {
+        "bash-1".parse().unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_file_has_all_that_was_appended_and_is_its_owners_alone() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = SpillFolder::open(&place.path().join("spill"), 1_000_000).unwrap();
+        let spill = folder.spills().file();
+        assert_eq!(spill.spilled(), None);
+        for _ in 0..100 {
+            spill.append(&id(), &[0xFF; 1_000]);
+            spill.room().await;
+        }
+        spill.flushed().await;
+        let Spilled { path, extent } = spill.spilled().unwrap();
+        assert_eq!((extent, fs::read(&path).unwrap()), (Extent::Whole, vec![0xFF; 100_000]));
+        assert_eq!(mode(&path), 0o600);
+        assert_eq!(mode(path.parent().unwrap()), 0o700);
+        assert_eq!(mode(&place.path().join("spill")), 0o700);
+        drop(folder);
+        assert_eq!(fs::read_dir(place.path().join("spill")).unwrap().count(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_file_ends_at_the_limit_and_says_so() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = SpillFolder::open(&place.path().join("spill"), 5).unwrap();
+        let spill = folder.spills().file();
+        spill.append(&id(), b"12345");
+        assert_eq!(spill.spilled().unwrap().extent, Extent::Whole);
+        spill.append(&id(), b"67");
+        spill.append(&id(), b"89");
+        spill.flushed().await;
+        let Spilled { path, extent } = spill.spilled().unwrap();
+        assert_eq!((extent, fs::read(path).unwrap()), (Extent::Beginning(5), b"12345".to_vec()));
+    }
+
+    #[tokio::test]
+    async fn a_file_that_cannot_be_written_holds_nobody_up() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = SpillFolder::open(&place.path().join("spill"), 1_000_000).unwrap();
+        let spill = folder.spills().file();
+        fs::remove_dir_all(&folder.shared.path).unwrap();
+        spill.append(&id(), &vec![0; 2 * ROOM]);
+        spill.room().await;
+        spill.flushed().await;
+        assert_eq!(spill.spilled().unwrap().extent, Extent::Incomplete);
+    }
+
+    #[tokio::test]
+    async fn a_folder_that_others_can_enter_is_refused() {
+        let place = tempfile::tempdir().unwrap();
+        let open = place.path().join("open");
+        fs::create_dir(&open).unwrap();
+        fs::set_permissions(&open, fs::Permissions::from_mode(0o750)).unwrap();
+        assert!(matches!(SpillFolder::open(&open, 1), Err(SpillError::Open { mode: 0o750 })));
+        let link = place.path().join("link");
+        std::os::unix::fs::symlink(place.path(), &link).unwrap();
+        assert!(matches!(SpillFolder::open(&link, 1), Err(SpillError::NotAFolder)));
+        assert!(matches!(SpillFolder::open(&place.path().join("a/b"), 1), Err(SpillError::System(_))));
+    }
+
+    #[tokio::test]
+    async fn what_a_dead_gateway_left_goes_and_what_lives_stays() {
+        let place = tempfile::tempdir().unwrap();
+        let parent = place.path().join("spill");
+        let alive = SpillFolder::open(&parent, 1).unwrap();
+        let dead = parent.join("gateway-1");
+        fs::create_dir(&dead).unwrap();
+        fs::write(dead.join("bash-1.log"), "x").unwrap();
+        fs::write(parent.join("notes"), "not ours").unwrap();
+        let other = SpillFolder::open(&parent, 1).unwrap();
+        assert_ne!(other.shared.path, alive.shared.path);
+        assert!(alive.shared.path.is_dir() && other.shared.path.is_dir());
+        assert!(!dead.exists() && parent.join("notes").exists());
+    }
+}
