@@ -36,8 +36,9 @@ use crate::id::TaskId;
 /// Bytes of a task that may wait for the disk before its source is held back. 256 KiB: as much as
 /// the tail in memory, so that a disk that hangs no more than doubles what a task costs.
 const ROOM: usize = 256 * 1024;
-/// How long a source is held back for the disk, and a reader for the file.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// How long a source is held back for the disk, and a reader for the file, before the file is given
+/// up. 5 s: a machine that is merely busy writes within it, and a task can bear the one pause.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// What a gateway's own folder is called, before its process id.
 const PREFIX: &str = "gateway-";
 
@@ -261,26 +262,27 @@ impl Spill {
         Some(Spilled { path: progress.path.clone()?, extent: progress.extent })
     }
 
-    /// Returns once little enough waits for the disk. A disk that takes too long loses the rest.
+    /// Returns once little enough waits for the disk.
     pub(crate) async fn room(&self) {
-        if !self.is_written_within(ROOM as u64).await {
-            self.give_up("the disk is too slow");
-        }
+        self.written_but(ROOM as u64).await;
     }
 
-    /// Returns once all that was appended before is written, or it has taken too long.
+    /// Returns once all that was appended before is in the file.
     pub(crate) async fn flushed(&self) {
-        self.is_written_within(0).await;
+        self.written_but(0).await;
     }
 
-    /// Waits until at most `behind` bytes of those accepted by now are not written.
-    async fn is_written_within(&self, behind: u64) -> bool {
+    /// Waits until at most `behind` bytes of those accepted by now are not written. If that takes
+    /// too long, the file is given up: so every file is waited for in vain once at most.
+    async fn written_but(&self, behind: u64) {
         let accepted = self.lock().accepted;
         let enough = |written: &u64| accepted.saturating_sub(*written) <= behind;
         if enough(&self.written.borrow()) {
-            return true;
+            return;
         }
-        timeout(PATIENCE, self.written.subscribe().wait_for(enough)).await.is_ok()
+        if timeout(PATIENCE, self.written.subscribe().wait_for(enough)).await.is_err() {
+            self.give_up("the disk is too slow");
+        }
     }
 
     /// Removes the file, now or when whoever writes it is done.

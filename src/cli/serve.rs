@@ -24,7 +24,8 @@ pub(super) fn serve(arguments: &ServeArguments, control: &ControlAddress) -> Res
     settings.limits.max_settled_tasks = arguments.max_settled_tasks;
     settings.limits.output_tail = arguments.output_tail;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    runtime.map_err(CommandError::System)?.block_on(async {
+    let runtime = runtime.map_err(CommandError::System)?;
+    let served = runtime.block_on(async {
         let mut signal = shutdown::signals().map_err(CommandError::System)?;
         let server = Server::bind(settings)?;
         tracing::info!(listen = %server.address(), %control, "serving");
@@ -38,5 +39,8 @@ pub(super) fn serve(arguments: &ServeArguments, control: &ControlAddress) -> Res
             () = server.run(&trigger, shutdown) => Ok(()),
             () = signals => Err(CommandError::Impatient),
         }
-    })
+    });
+    // All has ended but a write to a disk that hangs, which nobody waits for.
+    runtime.shutdown_background();
+    served
 }

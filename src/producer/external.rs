@@ -394,3 +394,250 @@ fn killed(reason: &StopReason) -> Outcome {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use tokio::time::sleep;
+
+    use super::*;
+    use crate::{
+        clock::{Clock, UnixMillis},
+        config::RegistryLimits,
+        id::{Kind, SessionId},
+        registry::{Disposal, NewTask, StartError},
+        task::{Detail, Label, Status},
+    };
+
+    const GRACE: Duration = Duration::from_secs(3);
+
+    fn session() -> SessionId {
+        SessionId::new("demo").unwrap()
+    }
+
+    fn scope() -> Scope {
+        Scope::Session(session())
+    }
+
+    struct House {
+        session: SessionId,
+        registry: Registry,
+        externals: Externals,
+    }
+
+    impl House {
+        /// A registry, and a keeper whose timer runs.
+        fn new() -> Self {
+            let externals = Externals::new(GRACE);
+            let timer = externals.clone();
+            tokio::spawn(async move { timer.expire().await });
+            let registry = Registry::new(Clock::manual(UnixMillis(1_000)), RegistryLimits::default());
+            Self { session: session(), registry, externals }
+        }
+
+        fn try_start(&self, lease: Option<u64>) -> Result<TaskId, StartError> {
+            let task = NewTask { kind: Kind::new("subagent").unwrap(), label: Label::new("review").unwrap() };
+            let lease = lease.map(|millis| Lease::from_millis(millis).unwrap());
+            self.registry.start(&scope(), task, self.externals.task(lease)).map(|task| task.id)
+        }
+
+        fn start(&self, lease: Option<u64>) -> TaskId {
+            self.try_start(lease).unwrap()
+        }
+
+        fn hear(&self, id: &TaskId) -> Result<Word, HearError> {
+            self.externals.hear(&self.registry, &scope(), id)
+        }
+
+        fn update(&self, id: &TaskId, update: Update) -> Result<TaskView, HearError> {
+            self.hear(id)?.update(update)
+        }
+
+        fn stands(&self, id: &TaskId) -> (Status, Option<String>) {
+            let task = self.registry.get(&scope(), id).unwrap();
+            (task.status, task.detail.as_deref().map(str::to_owned))
+        }
+
+        fn kept(&self) -> (usize, usize) {
+            let tasks = lock(&self.externals.shared.tasks);
+            (tasks.live.len(), tasks.deadlines.len())
+        }
+    }
+
+    fn said(detail: &str) -> Update {
+        Update { detail: Some(Detail::new(detail).unwrap()), ..Update::default() }
+    }
+
+    fn ended(end: End) -> Update {
+        Update { end: Some(end), ..Update::default() }
+    }
+
+    #[test]
+    fn a_lease_is_a_second_to_a_day() {
+        for good in [1_000, 86_400_000] {
+            assert!(Lease::from_millis(good).is_ok());
+        }
+        for bad in [0, 999, 86_400_001, u64::MAX] {
+            assert_eq!(Lease::from_millis(bad), Err(InvalidLease { millis: bad }));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn silence_for_a_lease_fails_the_task_and_says_for_how_long() {
+        let house = House::new();
+        let (short, long, none) = (house.start(Some(1_500)), house.start(Some(60_000)), house.start(None));
+        sleep(Duration::from_millis(1_500)).await;
+        assert_eq!(house.stands(&short).0, Status::Running, "it is listened to once more");
+        sleep(LAST_CALL + Duration::from_millis(1)).await;
+        let failed = (Status::Failed, Some("no word from its producer for 1.5 s".to_owned()));
+        assert_eq!(house.stands(&short), failed);
+        assert_eq!(house.update(&short, ended(End::Completed)), Err(HearError::Finished(short.clone())));
+        assert_eq!(house.stands(&short), failed, "the first end counts");
+        sleep(Duration::from_mins(1)).await;
+        assert_eq!(house.stands(&long).1.unwrap(), "no word from its producer for 60 s");
+        sleep(Duration::from_hours(1_000)).await;
+        assert_eq!(house.stands(&none).0, Status::Running);
+        assert_eq!(house.kept(), (1, 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn any_word_renews_a_lease_also_at_the_last_call() {
+        let house = House::new();
+        let id = house.start(Some(1_000));
+        for round in 0..100 {
+            sleep(Duration::from_millis(if round % 2 == 0 { 999 } else { 1_200 })).await;
+            match round % 3 {
+                0 => drop(house.update(&id, Update::default()).unwrap()),
+                1 => house.hear(&id).unwrap().append("x").await.unwrap(),
+                _ => drop(house.update(&id, said("on it")).unwrap()),
+            }
+        }
+        assert_eq!(house.stands(&id).0, Status::Running);
+        sleep(Duration::from_millis(1_300)).await;
+        assert_eq!(house.stands(&id).0, Status::Failed);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_word_that_is_still_arriving_keeps_the_task() {
+        let house = House::new();
+        let id = house.start(Some(1_000));
+        let word = house.hear(&id).unwrap();
+        sleep(Duration::from_secs(10)).await;
+        word.update(said("slow")).unwrap();
+        drop(word);
+        sleep(Duration::from_millis(999)).await;
+        assert_eq!(house.stands(&id), (Status::Running, Some("slow".to_owned())));
+        sleep(Duration::from_millis(300)).await;
+        assert_eq!(house.stands(&id).0, Status::Failed, "it counts once");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_kill_shows_as_stopping_until_the_producer_says_how_it_ended() {
+        let house = House::new();
+        let id = house.start(Some(1_000));
+        house.registry.kill(&scope(), &id, None).unwrap();
+        for _ in 0..10 {
+            sleep(Duration::from_millis(900)).await;
+            assert_eq!(house.update(&id, Update::default()).unwrap().status, Status::Stopping);
+        }
+        let end = Update { detail: Some(Detail::new("cancelled").unwrap()), ..ended(End::Killed) };
+        assert_eq!(house.update(&id, end).unwrap().status, Status::Killed);
+        assert_eq!(house.stands(&id), (Status::Killed, Some("cancelled".to_owned())));
+        assert_eq!(house.kept(), (0, 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn every_change_fires_the_feed_and_a_bare_renewal_does_not() {
+        let house = House::new();
+        let id = house.start(Some(1_000));
+        let fired = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&fired);
+        let _listening = house.registry.on_tasks_changed(move |_| {
+            count.fetch_add(1, Ordering::Relaxed);
+        });
+        let label = Update { label: Some(Label::new("review 2").unwrap()), ..Update::default() };
+        for (update, changes) in [
+            (Update::default(), 0),
+            (said("reads"), 1),
+            (said("reads"), 1),
+            (label.clone(), 2),
+            (label, 2),
+            (said(""), 3),
+            (ended(End::Completed), 4),
+        ] {
+            house.update(&id, update).unwrap();
+            assert_eq!(fired.load(Ordering::Relaxed), changes);
+        }
+        assert!(house.update(&id, said("late")).is_err());
+        assert_eq!(fired.load(Ordering::Relaxed), 4);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_disposal_gives_the_producer_the_grace_and_no_more() {
+        let house = House::new();
+        house.start(None);
+        let silent = house.start(Some(60_000));
+        let began = Instant::now();
+        let disposal = house.registry.dispose_owner(&house.session, Duration::from_secs(5));
+        let producer = async {
+            sleep(Duration::from_secs(1)).await;
+            assert_eq!(house.update(&silent, Update::default()).unwrap().status, Status::Stopping);
+        };
+        assert_eq!(tokio::join!(disposal, producer).0, Disposal::Clean);
+        assert_eq!(began.elapsed().as_secs(), GRACE.as_secs());
+        assert_eq!(house.kept(), (0, 0));
+
+        let heard = house.start(None);
+        let began = Instant::now();
+        let disposal = house.registry.dispose_owner(&house.session, Duration::from_secs(5));
+        let producer = async {
+            sleep(Duration::from_secs(1)).await;
+            house.update(&heard, ended(End::Killed)).unwrap();
+        };
+        assert_eq!(tokio::join!(disposal, producer).0, Disposal::Clean);
+        assert_eq!(began.elapsed().as_secs(), 1);
+        assert!(matches!(house.hear(&heard), Err(HearError::Access(_))));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_disposal_that_is_given_up_leaves_nothing_behind() {
+        let house = House::new();
+        house.start(Some(1_000));
+        let disposal = house.registry.dispose_owner(&house.session, Duration::from_secs(5));
+        assert!(tokio::time::timeout(Duration::from_millis(10), disposal).await.is_err());
+        assert_eq!((house.registry.size(), house.kept()), ((0, 0), (0, 0)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_shutdown_ends_the_rows_at_once_and_asks_no_producer_to_stop() {
+        let house = House::new();
+        let id = house.start(None);
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let (list, rows) = (house.registry.clone(), Arc::clone(&seen));
+        let _listening = house.registry.on_tasks_changed(move |_| lock(&rows).push(list.list(&scope())[0].status));
+        let began = Instant::now();
+        assert_eq!(house.registry.close(Duration::from_secs(5)).await, 0);
+        assert_eq!(began.elapsed(), Duration::ZERO);
+        assert_eq!(house.stands(&id), (Status::Killed, Some("gateway shut down".to_owned())));
+        assert_eq!(*lock(&seen), [Status::Killed]);
+        assert_eq!(house.kept(), (0, 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn admission_and_retention_hold_and_nothing_is_kept_of_what_ended() {
+        let house = House::new();
+        for _ in 0..10 {
+            house.start(Some(1_000));
+        }
+        assert!(matches!(house.try_start(None), Err(StartError::TooManyLive { limit: 10, .. })));
+        sleep(Duration::from_secs(2)).await;
+        for _ in 0..200 {
+            let id = house.start(Some(1_000));
+            house.update(&id, ended(End::Completed)).unwrap();
+        }
+        assert_eq!((house.registry.size(), house.kept()), ((1, 100), (0, 0)));
+        drop(house.registry);
+        assert_eq!(Arc::strong_count(&house.externals.shared), 2, "the timer's and this");
+    }
+}

@@ -39,7 +39,7 @@ impl TaskHandle {
     }
 
     /// Returns once more output can be taken: at once, unless the disk is behind with what fell out
-    /// of memory, and after a second at most, since a slow disk may cost the file and not the work.
+    /// of memory. A disk that is behind for 5 s costs the file, and nobody waits for it any more.
     /// Await it before taking more from a source that can wait. Safe to drop.
     pub async fn room(&self) {
         self.output.room().await;
@@ -128,7 +128,7 @@ impl TaskOutput {
         self.spill.as_ref()?.spilled()
     }
 
-    /// Returns once the file has all that was appended before, or after a moment.
+    /// Returns once the file has all that was appended before, or is given up.
     pub(super) async fn flushed(&self) {
         if let Some(spill) = &self.spill {
             spill.flushed().await;

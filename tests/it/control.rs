@@ -239,8 +239,9 @@ fn bad_paths_methods_and_waits_are_told() {
     }
     for (method, path, allow) in [
         ("PUT", "/sessions/demo/tasks", "GET, POST"),
-        ("DELETE", "/sessions/demo/tasks/bash-1", "GET"),
+        ("DELETE", "/sessions/demo/tasks/bash-1", "GET, PATCH"),
         ("GET", "/sessions/demo/tasks/bash-1/kill", "POST"),
+        ("DELETE", "/sessions/demo/tasks/bash-1/output", "GET, POST"),
         ("GET", "/sessions/demo", "DELETE"),
         ("POST", "/healthz", "GET"),
     ] {

@@ -115,8 +115,13 @@ impl Start {
     fn checked(self) -> Result<(NewTask, Work), Problem> {
         let Self { command, kind, cwd, env, label, lease_ms } = self;
         let Some(command) = command else {
-            let missing =
-                "missing: a task without a command is worked on by whoever starts it, and has a kind and a label";
+            if kind.is_none() && label.is_none() {
+                return Err(Problem::field(
+                    "command",
+                    "missing: what `bash -c` is to run; or give a kind and a label, and work on the task yourself",
+                ));
+            }
+            let missing = "missing: a task without a command has a kind and a label";
             let kind = kind.ok_or_else(|| Problem::field("kind", missing))?;
             let label = label.ok_or_else(|| Problem::field("label", missing))?;
             let only_for_commands = |field| Err(Problem::field(field, "only a task with a command has it"));

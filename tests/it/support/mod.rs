@@ -122,6 +122,12 @@ impl Gateway {
         http::over_unix(&self.socket(), &http::request(method, path, headers, body.as_deref().unwrap_or_default()))
     }
 
+    /// Adds text to an external task's output.
+    pub(crate) fn append(&self, path: &str, text: &str) -> Answer {
+        let headers = [("content-type", "text/plain; charset=utf-8")];
+        http::over_unix(&self.socket(), &http::request("POST", &format!("{path}/output"), &headers, text))
+    }
+
     /// Starts a command in a session and returns its task.
     pub(crate) fn run(&self, session: &str, command: &str) -> Value {
         let answer = self.control("POST", &format!("/sessions/{session}/tasks"), Some(json!({ "command": command })));
