@@ -122,7 +122,7 @@ pub(crate) struct ServeArguments {
     #[arg(long, env = "TASKLIGHT_SPILL_DIR", value_name = "FOLDER")]
     pub(crate) spill_dir: Option<PathBuf>,
     /// Bytes of output kept in such a file for each task
-    #[arg(long, env = "TASKLIGHT_SPILL_LIMIT", value_name = "BYTES", default_value_t = 64 * 1024 * 1024)]
+    #[arg(long, env = "TASKLIGHT_SPILL_LIMIT", value_name = "BYTES", default_value_t = 64 * 1024 * 1024, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) spill_limit: u64,
     /// A silent stream sends a sign of life after this long
     #[arg(long, env = "TASKLIGHT_HEARTBEAT", value_name = "TIME", default_value = "15s", value_parser = positive)]

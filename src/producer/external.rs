@@ -13,66 +13,30 @@
 //!
 //! Never here: processes. Who works, and how, only the producer knows.
 
+mod lease;
+
 use std::{
-    collections::{BTreeSet, HashMap},
     convert::Infallible,
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use serde::Deserialize;
 use tokio::{
     sync::Notify,
     time::{Instant, sleep_until},
 };
 
+pub use self::lease::{InvalidLease, Lease};
+use self::lease::{Patience, Tasks, killed};
 use crate::{
     id::{Scope, TaskId},
     registry::{
         AccessError, Finished, LaunchError, Launched, Producer, Registry, Stop, StopError, StopReason, TaskHandle,
         Update,
     },
-    task::{End, Outcome, TaskView},
+    task::TaskView,
 };
-
-/// How long past a lease's end the gateway listens. After it was stopped or starved, it finds the
-/// end of the lease and the words that renew it at the same moment. 250 ms: to serve what waits.
-const LAST_CALL: Duration = Duration::from_millis(250);
-
-/// How long a producer may say nothing: 1 s to 24 h.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "u64")]
-pub struct Lease(Duration);
-
-impl Lease {
-    /// Takes a number of milliseconds.
-    ///
-    /// # Errors
-    /// When it is below 1,000 or above 86,400,000.
-    pub fn from_millis(millis: u64) -> Result<Self, InvalidLease> {
-        if (1_000..=86_400_000).contains(&millis) {
-            Ok(Self(Duration::from_millis(millis)))
-        } else {
-            Err(InvalidLease { millis })
-        }
-    }
-}
-
-impl TryFrom<u64> for Lease {
-    type Error = InvalidLease;
-    fn try_from(millis: u64) -> Result<Self, InvalidLease> {
-        Self::from_millis(millis)
-    }
-}
-
-/// Why a number is not a [`Lease`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a lease is 1000 to 86400000 milliseconds, this one is {millis}")]
-pub struct InvalidLease {
-    /// The number.
-    pub millis: u64,
-}
 
 /// Keeps the external tasks of one registry and their leases. Clones are the same keeper.
 #[derive(Clone)]
@@ -85,33 +49,6 @@ struct Shared {
     tasks: Mutex<Tasks>,
     /// Rung when a deadline was set that is earlier than all others.
     earlier: Notify,
-}
-
-#[derive(Default)]
-struct Tasks {
-    live: HashMap<TaskId, External>,
-    /// Each live task that has a deadline, once, the earliest first.
-    deadlines: BTreeSet<(Instant, TaskId)>,
-}
-
-struct External {
-    handle: Arc<TaskHandle>,
-    lease: Option<Lease>,
-    deadline: Option<Instant>,
-    patience: Patience,
-    /// Words that are arriving.
-    words: usize,
-}
-
-/// What happens at a task's deadline.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Patience {
-    /// One more look.
-    Lease,
-    /// The lease has run out.
-    LastCall,
-    /// The session is over, and no word but an end counts any more.
-    Farewell,
 }
 
 /// Why a producer is not heard.
@@ -135,7 +72,8 @@ impl Externals {
         Self { shared: Arc::new(Shared { grace, tasks: Mutex::default(), earlier: Notify::new() }) }
     }
 
-    /// The producer of one task that somebody else works on.
+    /// The producer of one task that somebody else works on. Its lease runs out only while
+    /// [`Externals::expire`] is polled.
     #[must_use]
     pub fn task(&self, lease: Option<Lease>) -> impl Producer {
         Remote { shared: Arc::clone(&self.shared), lease }
@@ -148,9 +86,8 @@ impl Externals {
     /// See [`HearError`].
     pub fn hear(&self, registry: &Registry, caller: &Scope, id: &TaskId) -> Result<Word, HearError> {
         registry.get(caller, id)?;
-        if let Some(external) = lock(&self.shared.tasks).live.get_mut(id) {
-            external.words += 1;
-            return Ok(Word { shared: Arc::clone(&self.shared), task: Arc::clone(&external.handle) });
+        if let Some(task) = lock(&self.shared.tasks).begin_word(id) {
+            return Ok(Word { shared: Arc::clone(&self.shared), task });
         }
         // Looked at after the live ones, so that one which ended in between is not taken for another kind.
         let ended = registry.get(caller, id)?.status.is_terminal();
@@ -161,7 +98,7 @@ impl Externals {
     /// all leases.
     pub async fn expire(&self) -> Infallible {
         loop {
-            let next = lock(&self.shared.tasks).deadlines.first().map(|(at, _)| *at);
+            let next = lock(&self.shared.tasks).next().map(|(at, _)| *at);
             let due = async {
                 match next {
                     Some(at) => sleep_until(at).await,
@@ -183,7 +120,7 @@ impl Externals {
 
 impl fmt::Debug for Externals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Externals").field("live", &lock(&self.shared.tasks).live.len()).finish()
+        f.debug_struct("Externals").field("live", &lock(&self.shared.tasks).size().0).finish()
     }
 }
 
@@ -221,11 +158,7 @@ impl Word {
 
 impl Drop for Word {
     fn drop(&mut self) {
-        let mut tasks = lock(&self.shared.tasks);
-        if let Some(external) = tasks.live.get_mut(self.task.id()) {
-            external.words -= 1;
-            tasks.renew(self.task.id(), Instant::now());
-        }
+        lock(&self.shared.tasks).end_word(self.task.id(), Instant::now());
     }
 }
 
@@ -297,10 +230,8 @@ impl Drop for Line {
 impl Shared {
     fn add(&self, task: TaskHandle, lease: Option<Lease>) {
         let id = task.id().clone();
-        let external = External { handle: Arc::new(task), lease, deadline: None, patience: Patience::Lease, words: 0 };
         let mut tasks = lock(&self.tasks);
-        tasks.live.insert(id.clone(), external);
-        tasks.renew(&id, Instant::now());
+        tasks.add(task, lease, Instant::now());
         self.ring_if_first(&tasks, &id);
     }
 
@@ -314,8 +245,8 @@ impl Shared {
                 self.ring_if_first(&tasks, id);
             }
             StopReason::Shutdown => {
-                let Some(external) = lock(&self.tasks).remove(id) else { return };
-                external.handle.settle(killed(reason));
+                let Some(task) = lock(&self.tasks).remove(id) else { return };
+                task.settle(killed(reason));
             }
         }
     }
@@ -327,68 +258,10 @@ impl Shared {
     }
 
     fn ring_if_first(&self, tasks: &Tasks, id: &TaskId) {
-        if tasks.deadlines.first().is_some_and(|(_, first)| first == id) {
+        if tasks.next().is_some_and(|(_, first)| first == id) {
             self.earlier.notify_one();
         }
     }
-}
-
-impl Tasks {
-    /// Gives a task all its lease again. One whose session is over has none any more.
-    fn renew(&mut self, id: &TaskId, now: Instant) {
-        let Some(External { lease: Some(Lease(lease)), patience, .. }) = self.live.get(id) else { return };
-        if *patience != Patience::Farewell {
-            self.set(id, Patience::Lease, now + *lease);
-        }
-    }
-
-    fn set(&mut self, id: &TaskId, patience: Patience, at: Instant) {
-        let Some(external) = self.live.get_mut(id) else { return };
-        external.patience = patience;
-        if let Some(before) = external.deadline.replace(at) {
-            self.deadlines.remove(&(before, id.clone()));
-        }
-        self.deadlines.insert((at, id.clone()));
-    }
-
-    fn remove(&mut self, id: &TaskId) -> Option<External> {
-        let external = self.live.remove(id)?;
-        if let Some(deadline) = external.deadline {
-            self.deadlines.remove(&(deadline, id.clone()));
-        }
-        Some(external)
-    }
-
-    /// The tasks whose time is over at `now`, and how they end. They stay here until they have
-    /// ended, so that a word which comes meanwhile finds them.
-    fn silent(&mut self, now: Instant) -> Vec<(Arc<TaskHandle>, Outcome)> {
-        let due: Vec<_> = self.deadlines.iter().take_while(|(at, _)| *at <= now).map(|(_, id)| id.clone()).collect();
-        let mut silent = Vec::new();
-        for id in due {
-            let Some(external) = self.live.get_mut(&id) else { continue };
-            let outcome = match (external.patience, external.lease) {
-                (Patience::Lease | Patience::LastCall, _) if external.words > 0 => {
-                    self.renew(&id, now);
-                    continue;
-                }
-                (Patience::Lease, _) => {
-                    self.set(&id, Patience::LastCall, now + LAST_CALL);
-                    continue;
-                }
-                (Patience::LastCall, lease) => {
-                    let seconds = lease.map_or(0.0, |Lease(lease)| lease.as_secs_f64());
-                    Outcome::new(End::Failed).with_detail(format!("no word from its producer for {seconds} s"))
-                }
-                (Patience::Farewell, _) => killed(&StopReason::OwnerDisposed),
-            };
-            silent.push((Arc::clone(&external.handle), outcome));
-        }
-        silent
-    }
-}
-
-fn killed(reason: &StopReason) -> Outcome {
-    Outcome::new(End::Killed).with_detail(reason.to_string())
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -407,7 +280,7 @@ mod tests {
         config::RegistryLimits,
         id::{Kind, SessionId},
         registry::{Disposal, NewTask, StartError},
-        task::{Detail, Label, Status},
+        task::{Detail, End, Label, Status},
     };
 
     const GRACE: Duration = Duration::from_secs(3);
@@ -461,7 +334,7 @@ mod tests {
 
         fn kept(&self) -> (usize, usize) {
             let tasks = lock(&self.externals.shared.tasks);
-            (tasks.live.len(), tasks.deadlines.len())
+            tasks.size()
         }
     }
 
@@ -489,7 +362,7 @@ mod tests {
         let (short, long, none) = (house.start(Some(1_500)), house.start(Some(60_000)), house.start(None));
         sleep(Duration::from_millis(1_500)).await;
         assert_eq!(house.stands(&short).0, Status::Running, "it is listened to once more");
-        sleep(LAST_CALL + Duration::from_millis(1)).await;
+        sleep(lease::LAST_CALL + Duration::from_millis(1)).await;
         let failed = (Status::Failed, Some("no word from its producer for 1.5 s".to_owned()));
         assert_eq!(house.stands(&short), failed);
         assert_eq!(house.update(&short, ended(End::Completed)), Err(HearError::Finished(short.clone())));
