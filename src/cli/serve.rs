@@ -1,5 +1,7 @@
 //! `tasklight serve`.
 
+use std::time::Duration;
+
 use tasklight::{
     config::Settings,
     server::Server,
@@ -10,6 +12,9 @@ use super::{
     CommandError,
     args::{ControlAddress, ServeArguments},
 };
+
+/// How long the end waits for threads: dropping tasks takes a moment, and so does a write.
+const LAST_MOMENT: Duration = Duration::from_secs(2);
 
 pub(super) fn serve(arguments: &ServeArguments, control: &ControlAddress) -> Result<(), CommandError> {
     let mut settings = Settings::new(arguments.listen, control.path().to_owned());
@@ -40,7 +45,7 @@ pub(super) fn serve(arguments: &ServeArguments, control: &ControlAddress) -> Res
             () = signals => Err(CommandError::Impatient),
         }
     });
-    // All has ended but a write to a disk that hangs, which nobody waits for.
-    runtime.shutdown_background();
+    // Whatever still runs is killed as it is dropped; a write to a disk that hangs is not waited for.
+    runtime.shutdown_timeout(LAST_MOMENT);
     served
 }
