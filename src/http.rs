@@ -3,9 +3,13 @@
 pub(crate) mod body;
 pub(crate) mod control;
 pub(crate) mod handoff;
+pub(crate) mod metrics;
+pub(crate) mod negotiate;
 pub(crate) mod observe;
 pub(crate) mod problem;
 pub(crate) mod route;
+pub(crate) mod socket;
+pub(crate) mod source;
 pub(crate) mod stream;
 
 use bytes::Bytes;

@@ -67,14 +67,18 @@
 //! | 0 | [`clock`] | the one clock, which never goes back |
 //! | 0 | [`config`] | settings and limits, with the reason for each default |
 //! | 0 | [`shutdown`] | a one-way signal |
+//! | 0 | `traffic` | what is connected and what was sent, in numbers |
 //! | 1 | `sse` | SSE frames as bytes |
 //! | 1 | `task` | the record, its legal changes, the wire |
 //! | 1 | `output` | one task's output log |
+//! | 2 | `mux` | what a stream of many sessions says, as JSON |
 //! | 2 | `registry` | the truth, and who is told of it |
 //! | 3 | [`producer`] | who makes tasks |
 //! | 3 | [`hub`] | one slot for each watched session |
+//! | 3 | `overview` | every open session at once, for the control API |
 //! | 4 | `http::{problem, route, body}` | errors as answers, paths as values, bodies of bounded size |
-//! | 5 | `http::{stream, handoff, observe, control}` | streams, and the two listeners' routes |
+//! | 5 | `http::{source, stream, handoff}` | what a stream says, and its way out of hyper |
+//! | 5 | `http::{negotiate, observe, control, metrics}` | the two listeners' routes |
 //! | 6 | [`server`] | listeners, connections, drain |
 //!
 //! # Invariants
@@ -92,19 +96,23 @@ pub mod config;
 mod http;
 pub mod hub;
 mod id;
+mod mux;
 mod output;
+mod overview;
 pub mod producer;
 mod registry;
 pub mod server;
 pub mod shutdown;
 mod sse;
 mod task;
+mod traffic;
 
 pub use self::{
     id::{InvalidKind, InvalidSessionId, InvalidTaskId, Kind, Scope, SessionId, TaskId},
     registry::{
-        AccessError, Disposal, DoneTask, Kill, KillError, LaunchError, Launched, ListenerGuard, NewTask, Owner,
-        Producer, Reading, Registry, StartError, Stop, StopError, StopReason, TaskHandle, TaskObserver,
+        AccessError, ByEnd, ByStatus, Census, Disposal, DoneTask, InvalidNoticeId, Kill, KillError, LaunchError,
+        Launched, ListenerGuard, NewTask, Notice, NoticeId, Notices, Owner, Producer, Reading, Registry, StartError,
+        Stop, StopError, StopReason, TaskHandle, TaskObserver,
     },
     task::{End, InvalidLabel, Label, Outcome, Status, TaskView},
 };

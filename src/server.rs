@@ -19,7 +19,7 @@ use std::{
 };
 
 use hyper::{Request, body::Incoming, server::conn::http1, service::service_fn};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioTimer;
 use socket2::SockRef;
 use tokio::{
     net::{TcpListener, TcpSocket, TcpStream, UnixStream},
@@ -33,14 +33,16 @@ use crate::{
     config::Settings,
     http::{
         control::Control,
-        handoff::Handoff,
-        observe::{self, Answer},
+        handoff::{Answer, Handoff},
+        observe,
+        socket::Socket,
         stream,
     },
     hub::Hub,
     producer::shell::Shells,
     registry::Registry,
     shutdown::{Phase, Shutdown, ShutdownTrigger},
+    traffic::{Open, Traffic},
 };
 
 /// Connections that wait to be accepted. The usual 128 drops connects when all clients come back
@@ -126,8 +128,11 @@ impl Server {
         let registry = Registry::new(clock.clone(), settings.limits);
         let shells = Shells::new(settings.grace);
         let hub = Arc::new(Hub::new(Some(registry.observer()), clock, settings.heartbeat));
+        let traffic = Arc::new(Traffic::default());
         let routes = Arc::new(Control {
             registry: registry.clone(),
+            hub: Arc::clone(&hub),
+            traffic: Arc::clone(&traffic),
             shells: shells.clone(),
             shutdown: shutdown.clone(),
             request_timeout: settings.request_timeout,
@@ -140,7 +145,13 @@ impl Server {
         let accept_browsers = accept(
             async || browsers.accept().await,
             |socket: TcpStream| {
-                connections.spawn(browser(http.clone(), socket, Arc::clone(&hub), shutdown.clone()));
+                connections.spawn(browser(
+                    http.clone(),
+                    socket,
+                    Arc::clone(&hub),
+                    Arc::clone(&traffic),
+                    shutdown.clone(),
+                ));
             },
         );
         let accept_control = accept(
@@ -212,14 +223,34 @@ async fn accept<S, A>(
     }
 }
 
-/// One connection of a browser: requests and answers by hyper, until one asks for a stream.
-async fn browser(http: http1::Builder, socket: TcpStream, hub: Arc<Hub>, mut shutdown: Shutdown) {
+/// One connection of a browser.
+async fn browser(http: http1::Builder, socket: TcpStream, hub: Arc<Hub>, traffic: Arc<Traffic>, shutdown: Shutdown) {
+    let _counted = traffic.count(Open::Browsers);
+    let answer = |request: Request<Incoming>| std::future::ready(observe::answer(&hub, &request));
+    connection(http, socket, answer, &traffic, shutdown).await;
+}
+
+/// One connection of a producer or an agent.
+async fn producer(http: http1::Builder, socket: impl Socket, control: Arc<Control>, shutdown: Shutdown) {
+    let _counted = control.traffic.count(Open::Control);
+    let answer = |request| control.answer(request);
+    connection(http, socket, answer, &control.traffic, shutdown).await;
+}
+
+/// One connection: requests and answers by hyper, until one asks for a stream.
+async fn connection<A: Future<Output = Answer>>(
+    http: http1::Builder,
+    socket: impl Socket,
+    answer: impl Fn(Request<Incoming>) -> A,
+    traffic: &Arc<Traffic>,
+    mut shutdown: Shutdown,
+) {
     let handoff = Handoff::default();
-    let service = service_fn(|request: Request<Incoming>| {
-        let answer = observe::answer(&hub, &request);
+    let service = service_fn(|request| {
+        let answer = answer(request);
         let handoff = &handoff;
         async move {
-            match answer {
+            match answer.await {
                 Answer::Whole(answer) => Ok::<_, std::convert::Infallible>(answer),
                 Answer::Stream(plan) => {
                     handoff.offer(plan);
@@ -229,7 +260,7 @@ async fn browser(http: http1::Builder, socket: TcpStream, hub: Arc<Hub>, mut shu
             }
         }
     });
-    let mut connection = http.serve_connection(handoff.socket(socket), service);
+    let mut connection = http.serve_connection(handoff.watch(socket), service);
     let mut ending = false;
     let plan = loop {
         let polled = std::future::poll_fn(|cx| {
@@ -251,23 +282,8 @@ async fn browser(http: http1::Builder, socket: TcpStream, hub: Arc<Hub>, mut shu
             }
         }
     };
-    let socket = connection.into_parts().io.into_stream();
-    stream::run(socket, plan, shutdown).await;
-}
-
-/// One connection of a producer or an agent.
-async fn producer(http: http1::Builder, socket: UnixStream, control: Arc<Control>, mut shutdown: Shutdown) {
-    let service = service_fn(|request| {
-        let control = &control;
-        async move { Ok::<_, std::convert::Infallible>(control.answer(request).await) }
-    });
-    let mut connection = pin!(http.serve_connection(TokioIo::new(socket), service));
-    tokio::select! {
-        end = &mut connection => return log(end),
-        () = shutdown.reached(Phase::Ending) => {}
-    }
-    connection.as_mut().graceful_shutdown();
-    log(connection.await);
+    let socket = connection.into_parts().io.into_socket();
+    stream::run(socket, plan, traffic, shutdown).await;
 }
 
 fn log(end: hyper::Result<()>) {

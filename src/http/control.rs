@@ -1,7 +1,9 @@
 //! The producers' and agents' routes. They can run commands, so they are never reached by a page:
 //! only by a Unix socket that nobody but its owner can open.
 
-use std::{borrow::Cow, collections::BTreeMap, path::PathBuf, time::Duration};
+mod streams;
+
+use std::{borrow::Cow, collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use hyper::{
     Method, Request, StatusCode,
@@ -11,16 +13,20 @@ use hyper::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Whole, body, json,
+    Whole, body,
+    handoff::Answer,
+    json,
     problem::Problem,
     route::{self, ControlRoute, tasks_path},
 };
 use crate::{
+    hub::Hub,
     id::{Kind, Scope, SessionId, TaskId},
     producer::shell::{ShellCommand, Shells},
     registry::{Kill, NewTask, Reading, Registry},
     shutdown::{Phase, Shutdown},
     task::{Label, TaskView},
+    traffic::Traffic,
 };
 
 /// The longest that a read is held.
@@ -33,6 +39,8 @@ const DISPOSAL_MARGIN: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(crate) struct Control {
     pub(crate) registry: Registry,
+    pub(crate) hub: Arc<Hub>,
+    pub(crate) traffic: Arc<Traffic>,
     pub(crate) shells: Shells,
     pub(crate) shutdown: Shutdown,
     pub(crate) request_timeout: Duration,
@@ -64,8 +72,12 @@ struct Output<'a> {
 
 impl Control {
     /// Answers one request.
-    pub(crate) async fn answer(&self, request: Request<Incoming>) -> Whole {
-        self.route(request).await.unwrap_or_else(Whole::from)
+    pub(crate) async fn answer(&self, request: Request<Incoming>) -> Answer {
+        match self.observed(&request) {
+            Ok(Some(answer)) => answer,
+            Ok(None) => self.route(request).await.unwrap_or_else(Whole::from).into(),
+            Err(problem) => Whole::from(problem).into(),
+        }
     }
 
     async fn route(&self, request: Request<Incoming>) -> Result<Whole, Problem> {
@@ -75,7 +87,8 @@ impl Control {
         match (route, method) {
             (ControlRoute::Tasks(scope), Method::GET) => Ok(as_json(StatusCode::OK, &self.registry.list(&scope))),
             (ControlRoute::Tasks(scope), Method::POST) => self.start(&scope, request).await,
-            (ControlRoute::Tasks(_), _) => not_allowed("GET, POST"),
+            (ControlRoute::Tasks(_), _) => not_allowed("GET, HEAD, POST"),
+            (ControlRoute::Done(_) | ControlRoute::Mux | ControlRoute::Metrics, _) => not_allowed("GET, HEAD"),
             (ControlRoute::Task(scope, id), Method::GET) => {
                 Ok(as_json(StatusCode::OK, &self.registry.get(&scope, &id)?))
             }
