@@ -304,10 +304,18 @@ impl Task {
         }
     }
 
-    /// The notice that was sent did not come through: one is owed again.
+    /// The notice that was sent may not have come through: one is owed again.
     pub(crate) fn owe_again(&mut self) {
         if let Told::ByNotice(lost) = self.told {
             self.told = Told::No(Some(lost));
+        }
+    }
+
+    /// The notice that was sent did not come through, for certain: as if none had been sent.
+    pub(crate) fn take_notice_back(&mut self) {
+        match self.told {
+            Told::No(_) | Told::ByNotice(_) => self.told = Told::No(None),
+            Told::Yes => {}
         }
     }
 

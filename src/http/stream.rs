@@ -4,6 +4,7 @@
 //! - The head and what the source says at once (a list's baseline) are one write.
 //! - A change of a list is one write of bytes that all subscribers share. At most one frame is
 //!   unsent; while it is, nothing is asked of the source, which skips what becomes old meanwhile.
+//! - A planned end comes after all that the source had to say by then, within [`FAREWELL`].
 //! - Chunks for HTTP/1.1, with a last chunk at a planned end; the same bytes to end of file for
 //!   HTTP/1.0, which knows no chunks (RFC 9112 §6.1).
 //! - A peer that closes its end, or cannot be written to, ends the task. The source learns whether
@@ -83,13 +84,8 @@ pub(crate) async fn run(mut socket: impl Socket, plan: StreamPlan, traffic: &Arc
     let mut stream = Stream::begin(plan, traffic);
     match stream.write_until_ended(&socket, &mut shutdown).await {
         Ok(End::Planned) => {
-            let farewell = stream.farewell();
             // Whether or not it comes through: this is the end.
-            let _ = timeout(FAREWELL, async {
-                socket.write_all(&farewell).await?;
-                socket.shutdown().await
-            })
-            .await;
+            let _ = timeout(FAREWELL, stream.write_farewell(&mut socket)).await;
         }
         Ok(End::PeerLeft) if stream.unsent.is_empty() => stream.source.delivered(),
         Ok(End::PeerLeft) => {}
@@ -183,13 +179,25 @@ impl Stream {
         Some(frame)
     }
 
-    /// What is left to send at a planned end.
-    fn farewell(&self) -> Bytes {
-        let mut rest = BytesMut::from(&self.unsent[..]);
-        if self.framing == Framing::Chunked {
-            rest.extend_from_slice(sse::LAST_CHUNK);
+    /// Writes what is left to say, and the end. The ends of tasks come at the very last moment of a
+    /// shutdown, so that streams can show them.
+    async fn write_farewell(&mut self, socket: &mut impl Socket) -> io::Result<()> {
+        loop {
+            socket.write_all(&std::mem::take(&mut self.unsent)).await?;
+            let said = tokio::select! {
+                biased;
+                said = self.source.next() => self.bytes_of(said),
+                () = std::future::ready(()) => None,
+            };
+            match said {
+                Some(bytes) => self.unsent = bytes,
+                None => break,
+            }
         }
-        rest.freeze()
+        if self.framing == Framing::Chunked {
+            socket.write_all(sse::LAST_CHUNK).await?;
+        }
+        socket.shutdown().await
     }
 }
 

@@ -12,7 +12,9 @@
 //! - A reader that comes with no id, with one of another process, or with one that makes no sense
 //!   is a new one: it gets what is owed.
 //! - A notice that was taken counts as told unless its reader is dropped without
-//!   [`Notices::delivered`]: then what it took is owed again, to anybody.
+//!   [`Notices::delivered`]: then what it took is owed again, to anybody. (Where the reader got it all
+//!   the same and comes back with its id, while another reader was here to get it too, both have it.)
+//! - A reader is at one place at a time: where it comes again, an earlier visit gets nothing more.
 //!
 //! All state is a few numbers in the records, so it is bounded as they are: a record that is retired
 //! or disposed takes its notice with it. Looking creates no owner.
@@ -82,25 +84,48 @@ pub(super) struct Desk {
     /// Tells this process's ids from those of the one before.
     process: u64,
     last_reader: u64,
-    /// The last notice's number.
+    /// Counts visits and notices in one sequence, so that it tells what came before what.
     last_number: u64,
-    last_visit: u64,
     present: HashMap<u64, Visit>,
 }
 
 /// One reader's presence.
 struct Visit {
-    /// A reader that comes back while its last visit seems to go on is on another one.
-    id: u64,
+    /// When it came. The same reader can have a later visit while this one seems to go on.
+    number: u64,
     scope: Scope,
-    /// The last number before it came.
-    since: u64,
     wake: Arc<Notify>,
 }
 
 impl Default for Desk {
     fn default() -> Self {
-        Self { process: fastrand::u64(..), last_reader: 0, last_number: 0, last_visit: 0, present: HashMap::new() }
+        Self { process: fastrand::u64(..), last_reader: 0, last_number: 0, present: HashMap::new() }
+    }
+}
+
+impl Desk {
+    fn next_number(&mut self) -> u64 {
+        self.last_number += 1;
+        self.last_number
+    }
+
+    /// The number of a new visit, and what its reader holds: the last id if it means something here.
+    fn welcome(&mut self, last: Option<NoticeId>) -> (u64, Delivery) {
+        let known = last.filter(|NoticeId { process, delivery: Delivery { reader, number } }| {
+            *process == self.process && (1..=self.last_reader).contains(reader) && *number <= self.last_number
+        });
+        let held = known.map_or_else(
+            || {
+                self.last_reader += 1;
+                Delivery { reader: self.last_reader, number: 0 }
+            },
+            |known| known.delivery,
+        );
+        (self.next_number(), held)
+    }
+
+    fn is_present(&self, reader: u64, visit: u64) -> bool {
+        self.present.get(&reader).is_some_and(|present| present.number == visit)
     }
 }
 
@@ -114,61 +139,46 @@ enum Found {
 }
 
 impl State {
-    /// Lets a reader in; returns its visit and the id that it holds.
-    fn enter(&mut self, scope: &Scope, last: Option<NoticeId>, wake: &Arc<Notify>) -> (u64, NoticeId) {
-        let desk = &mut self.desk;
-        let known = last.filter(|last| {
-            let Delivery { reader, number } = last.delivery;
-            last.process == desk.process
-                && (1..=desk.last_reader).contains(&reader)
-                && number <= desk.last_number
-                && desk.present.get(&reader).is_none_or(|visit| visit.scope == *scope)
-        });
-        let held = known.map_or_else(
-            || {
-                desk.last_reader += 1;
-                Delivery { reader: desk.last_reader, number: 0 }
-            },
-            |known| known.delivery,
-        );
-        desk.last_visit += 1;
-        let visit =
-            Visit { id: desk.last_visit, scope: scope.clone(), since: desk.last_number, wake: Arc::clone(wake) };
-        let (id, visit_number) = (NoticeId { process: desk.process, delivery: held }, visit.id);
-        if let Some(before) = desk.present.insert(held.reader, visit) {
-            before.wake.notify_one();
-        }
+    /// Lets a reader in, and settles what it was sent before.
+    fn enter(&mut self, visit: Visit, held: Delivery) {
+        let Visit { number: this, ref scope, .. } = visit;
+        // What this very reader was sent by a later visit is none of an earlier one's business.
         for entry in self.bucket_mut(scope).into_iter().flat_map(Bucket::entries_mut) {
             match entry.task.notice() {
-                Some(sent) if sent.reader == held.reader && sent.number <= held.number => entry.task.mark_reported(),
-                Some(sent) if sent.reader == held.reader => entry.task.owe_again(),
-                Some(_) | None => {}
+                Some(sent) if sent.reader != held.reader || sent.number > this => {}
+                Some(sent) if sent.number <= held.number => entry.task.mark_reported(),
+                Some(_) => entry.task.take_notice_back(),
+                None => {}
             }
         }
-        (visit_number, id)
+        let present = &mut self.desk.present;
+        if present.get(&held.reader).is_none_or(|present| present.number < this)
+            && let Some(before) = present.insert(held.reader, visit)
+        {
+            before.wake.notify_one();
+        }
     }
 
     fn take_notice(&mut self, scope: &Scope, reader: u64, visit: u64) -> Found {
-        if self.desk.present.get(&reader).is_none_or(|present| present.id != visit) {
+        if !self.desk.is_present(reader, visit) {
             return Found::TakenOver;
         }
-        let delivery = Delivery { reader, number: self.desk.last_number + 1 };
-        let Some(entry) = self.bucket_mut(scope).and_then(|bucket| bucket.first_owed()) else { return Found::Nothing };
+        let delivery = Delivery { reader, number: self.desk.next_number() };
+        let Some(entry) = self.bucket_mut(scope).and_then(Bucket::first_owed) else { return Found::Nothing };
         entry.task.mark_noticed(delivery);
         let task = entry.task.view();
-        self.desk.last_number = delivery.number;
         Found::Notice(Notice { id: NoticeId { process: self.desk.process, delivery }, task })
     }
 
     /// Lets a reader go; returns the others of its owner, to whom something may be owed now.
     fn leave(&mut self, reader: u64, visit: u64, delivered: bool) -> Vec<Arc<Notify>> {
-        if self.desk.present.get(&reader).is_none_or(|present| present.id != visit) {
+        if !self.desk.is_present(reader, visit) {
             return Vec::new();
         }
-        let Some(Visit { scope, since, .. }) = self.desk.present.remove(&reader) else { return Vec::new() };
+        let Some(Visit { scope, .. }) = self.desk.present.remove(&reader) else { return Vec::new() };
         if !delivered {
             for entry in self.bucket_mut(&scope).into_iter().flat_map(Bucket::entries_mut) {
-                if entry.task.notice().is_some_and(|sent| sent.reader == reader && sent.number > since) {
+                if entry.task.notice().is_some_and(|sent| sent.reader == reader && sent.number > visit) {
                     entry.task.owe_again();
                 }
             }
@@ -187,6 +197,7 @@ pub struct Notices {
     visit: u64,
     position: NoticeId,
     wake: Arc<Notify>,
+    entered: bool,
     delivered: bool,
     _done: ListenerGuard,
 }
@@ -194,6 +205,9 @@ pub struct Notices {
 impl Registry {
     /// Reads the notices of a session's own tasks, or of the unowned ones. `last` is the last id
     /// that the reader holds.
+    ///
+    /// The reader comes in at its first [`Notices::next`]: until then it changes nothing. So whoever
+    /// serves a connection can first see whether anybody is at its other end still.
     #[must_use]
     pub fn notices(&self, scope: Scope, last: Option<NoticeId>) -> Notices {
         let wake = Arc::new(Notify::new());
@@ -203,8 +217,12 @@ impl Registry {
                 bell.notify_one();
             }
         });
-        let (visit, position) = lock(&self.shared.state).enter(&scope, last, &wake);
-        Notices { registry: self.clone(), scope, visit, position, wake, delivered: false, _done: done }
+        let mut state = lock(&self.shared.state);
+        let (visit, held) = state.desk.welcome(last);
+        let position = NoticeId { process: state.desk.process, delivery: held };
+        drop(state);
+        let registry = self.clone();
+        Notices { registry, scope, visit, position, wake, entered: false, delivered: false, _done: done }
     }
 }
 
@@ -224,9 +242,13 @@ impl Notices {
     /// The next notice; none when the same reader has come back elsewhere. Safe to drop: what was
     /// not returned is not taken.
     pub async fn next(&mut self) -> Option<Notice> {
+        let held = self.position.delivery;
+        if !std::mem::replace(&mut self.entered, true) {
+            let visit = Visit { number: self.visit, scope: self.scope.clone(), wake: Arc::clone(&self.wake) };
+            lock(&self.registry.shared.state).enter(visit, held);
+        }
         loop {
-            let reader = self.position.delivery.reader;
-            let found = lock(&self.registry.shared.state).take_notice(&self.scope, reader, self.visit);
+            let found = lock(&self.registry.shared.state).take_notice(&self.scope, held.reader, self.visit);
             match found {
                 Found::Notice(notice) => {
                     self.position = notice.id;
@@ -389,7 +411,7 @@ mod tests {
         let mut broken = registry.notices(a.clone(), None);
         end_one(&registry, &a);
         assert_eq!(taken(&mut broken).await, ["bash-1"]);
-        let mut other = registry.notices(a.clone(), None);
+        let mut other = registry.notices(a, None);
         let (notice, ()) = tokio::join!(other.next(), async {
             tokio::task::yield_now().await;
             drop(broken);
@@ -405,11 +427,52 @@ mod tests {
         let held = half_open.next().await.unwrap().id;
         end_one(&registry, &a);
         assert_eq!(taken(&mut half_open).await, ["bash-2"]);
-        let mut reader = registry.notices(a.clone(), Some(held));
-        assert!(half_open.next().await.is_none());
+        let mut reader = registry.notices(a, Some(held));
         assert_eq!(taken(&mut reader).await, ["bash-2"]);
+        assert!(half_open.next().await.is_none());
         drop(half_open);
         assert_eq!(taken(&mut reader).await, [""; 0]);
+    }
+
+    #[tokio::test]
+    async fn what_is_owed_again_is_not_taken_for_told_by_the_next_id() {
+        let (registry, a) = (registry(), scope("a"));
+        let mut reader = registry.notices(a.clone(), None);
+        let held = reader.position();
+        end_one(&registry, &a);
+        end_one(&registry, &a);
+        assert_eq!(taken(&mut reader).await.len(), 2);
+        drop(reader);
+        let mut reader = registry.notices(a.clone(), Some(held));
+        let first = reader.next().await.unwrap();
+        assert_eq!(first.task.id.to_string(), "bash-1");
+        reader.delivered();
+        assert_eq!(taken(&mut registry.notices(a, Some(first.id))).await, ["bash-2"]);
+    }
+
+    #[tokio::test]
+    async fn a_request_that_was_given_up_and_comes_late_changes_nothing() {
+        let (registry, a) = (registry(), scope("a"));
+        let held = registry.notices(a.clone(), None).position();
+        let mut given_up = registry.notices(a.clone(), Some(held));
+        let mut reader = registry.notices(a.clone(), Some(held));
+        end_one(&registry, &a);
+        assert_eq!(taken(&mut reader).await, ["bash-1"]);
+        assert!(given_up.next().await.is_none());
+        end_one(&registry, &a);
+        assert_eq!(taken(&mut reader).await, ["bash-2"]);
+        let held = reader.position();
+        drop(reader);
+        // Even when nobody is here.
+        let mut given_up = registry.notices(a.clone(), Some(held));
+        let mut reader = registry.notices(a.clone(), Some(held));
+        end_one(&registry, &a);
+        assert_eq!(taken(&mut reader).await, ["bash-3"]);
+        let held = reader.position();
+        reader.delivered();
+        assert_eq!(taken(&mut given_up).await, [""; 0]);
+        drop(given_up);
+        assert_eq!(taken(&mut registry.notices(a, Some(held))).await, [""; 0]);
     }
 
     #[tokio::test]

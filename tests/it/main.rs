@@ -2,4 +2,8 @@
 
 mod support;
 
+mod control_stream;
+mod done;
 mod main_job;
+mod metrics;
+mod mux;
