@@ -227,6 +227,8 @@ enum Told {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Delivery {
     pub(crate) reader: u64,
+    /// Which of the reader's visits: a later one has a higher number.
+    pub(crate) visit: u64,
     /// Counts notices: of two, the later one has the higher number.
     pub(crate) number: u64,
 }

@@ -46,7 +46,8 @@ pub struct Notice {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NoticeId {
     process: u64,
-    delivery: Delivery,
+    reader: u64,
+    number: u64,
 }
 
 /// Why a text is not a [`NoticeId`].
@@ -56,7 +57,7 @@ pub struct InvalidNoticeId;
 
 impl fmt::Display for NoticeId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { process, delivery: Delivery { reader, number } } = self;
+        let Self { process, reader, number } = self;
         write!(f, "{process:016x}-{reader}-{number}")
     }
 }
@@ -74,7 +75,8 @@ impl FromStr for NoticeId {
         let bad = |_: ParseIntError| InvalidNoticeId;
         Ok(Self {
             process: u64::from_str_radix(process, 16).map_err(bad)?,
-            delivery: Delivery { reader: reader.parse().map_err(bad)?, number: number.parse().map_err(bad)? },
+            reader: reader.parse().map_err(bad)?,
+            number: number.parse().map_err(bad)?,
         })
     }
 }
@@ -84,7 +86,8 @@ pub(super) struct Desk {
     /// Tells this process's ids from those of the one before.
     process: u64,
     last_reader: u64,
-    /// Counts visits and notices in one sequence, so that it tells what came before what.
+    last_visit: u64,
+    /// The last notice's number.
     last_number: u64,
     present: HashMap<u64, Visit>,
 }
@@ -99,29 +102,24 @@ struct Visit {
 
 impl Default for Desk {
     fn default() -> Self {
-        Self { process: fastrand::u64(..), last_reader: 0, last_number: 0, present: HashMap::new() }
+        Self { process: fastrand::u64(..), last_reader: 0, last_visit: 0, last_number: 0, present: HashMap::new() }
     }
 }
 
 impl Desk {
-    fn next_number(&mut self) -> u64 {
-        self.last_number += 1;
-        self.last_number
-    }
-
     /// The number of a new visit, and what its reader holds: the last id if it means something here.
-    fn welcome(&mut self, last: Option<NoticeId>) -> (u64, Delivery) {
-        let known = last.filter(|NoticeId { process, delivery: Delivery { reader, number } }| {
-            *process == self.process && (1..=self.last_reader).contains(reader) && *number <= self.last_number
+    fn welcome(&mut self, last: Option<NoticeId>) -> (u64, NoticeId) {
+        self.last_visit += 1;
+        let known = last.filter(|last| {
+            last.process == self.process
+                && (1..=self.last_reader).contains(&last.reader)
+                && last.number <= self.last_number
         });
-        let held = known.map_or_else(
-            || {
-                self.last_reader += 1;
-                Delivery { reader: self.last_reader, number: 0 }
-            },
-            |known| known.delivery,
-        );
-        (self.next_number(), held)
+        let held = known.unwrap_or_else(|| {
+            self.last_reader += 1;
+            NoticeId { process: self.process, reader: self.last_reader, number: 0 }
+        });
+        (self.last_visit, held)
     }
 
     fn is_present(&self, reader: u64, visit: u64) -> bool {
@@ -140,12 +138,12 @@ enum Found {
 
 impl State {
     /// Lets a reader in, and settles what it was sent before.
-    fn enter(&mut self, visit: Visit, held: Delivery) {
+    fn enter(&mut self, visit: Visit, held: NoticeId) {
         let Visit { number: this, ref scope, .. } = visit;
         // What this very reader was sent by a later visit is none of an earlier one's business.
         for entry in self.bucket_mut(scope).into_iter().flat_map(Bucket::entries_mut) {
             match entry.task.notice() {
-                Some(sent) if sent.reader != held.reader || sent.number > this => {}
+                Some(sent) if sent.reader != held.reader || sent.visit > this => {}
                 Some(sent) if sent.number <= held.number => entry.task.mark_reported(),
                 Some(_) => entry.task.take_notice_back(),
                 None => {}
@@ -163,11 +161,12 @@ impl State {
         if !self.desk.is_present(reader, visit) {
             return Found::TakenOver;
         }
-        let delivery = Delivery { reader, number: self.desk.next_number() };
+        let number = self.desk.last_number + 1;
         let Some(entry) = self.bucket_mut(scope).and_then(Bucket::first_owed) else { return Found::Nothing };
-        entry.task.mark_noticed(delivery);
+        entry.task.mark_noticed(Delivery { reader, visit, number });
         let task = entry.task.view();
-        Found::Notice(Notice { id: NoticeId { process: self.desk.process, delivery }, task })
+        self.desk.last_number = number;
+        Found::Notice(Notice { id: NoticeId { process: self.desk.process, reader, number }, task })
     }
 
     /// Lets a reader go; returns the others of its owner, to whom something may be owed now.
@@ -178,7 +177,7 @@ impl State {
         let Some(Visit { scope, .. }) = self.desk.present.remove(&reader) else { return Vec::new() };
         if !delivered {
             for entry in self.bucket_mut(&scope).into_iter().flat_map(Bucket::entries_mut) {
-                if entry.task.notice().is_some_and(|sent| sent.reader == reader && sent.number > visit) {
+                if entry.task.notice().is_some_and(|sent| sent.visit == visit) {
                     entry.task.owe_again();
                 }
             }
@@ -217,10 +216,7 @@ impl Registry {
                 bell.notify_one();
             }
         });
-        let mut state = lock(&self.shared.state);
-        let (visit, held) = state.desk.welcome(last);
-        let position = NoticeId { process: state.desk.process, delivery: held };
-        drop(state);
+        let (visit, position) = lock(&self.shared.state).desk.welcome(last);
         let registry = self.clone();
         Notices { registry, scope, visit, position, wake, entered: false, delivered: false, _done: done }
     }
@@ -242,7 +238,7 @@ impl Notices {
     /// The next notice; none when the same reader has come back elsewhere. Safe to drop: what was
     /// not returned is not taken.
     pub async fn next(&mut self) -> Option<Notice> {
-        let held = self.position.delivery;
+        let held = self.position;
         if !std::mem::replace(&mut self.entered, true) {
             let visit = Visit { number: self.visit, scope: self.scope.clone(), wake: Arc::clone(&self.wake) };
             lock(&self.registry.shared.state).enter(visit, held);
@@ -269,7 +265,7 @@ impl Notices {
 
 impl Drop for Notices {
     fn drop(&mut self) {
-        let reader = self.position.delivery.reader;
+        let reader = self.position.reader;
         let others = lock(&self.registry.shared.state).leave(reader, self.visit, self.delivered);
         for other in others {
             other.notify_one();
@@ -451,6 +447,18 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn what_a_visit_takes_while_the_next_one_comes_is_not_lost() {
+        let (registry, a) = (registry(), scope("a"));
+        let held = registry.notices(a.clone(), None).position();
+        let mut before = registry.notices(a.clone(), Some(held));
+        assert_eq!(taken(&mut before).await, [""; 0]);
+        let mut reader = registry.notices(a.clone(), Some(held));
+        end_one(&registry, &a);
+        assert_eq!(taken(&mut before).await, ["bash-1"]);
+        assert_eq!(taken(&mut reader).await, ["bash-1"]);
+    }
+
+    #[tokio::test]
     async fn a_request_that_was_given_up_and_comes_late_changes_nothing() {
         let (registry, a) = (registry(), scope("a"));
         let held = registry.notices(a.clone(), None).position();
@@ -484,7 +492,7 @@ mod tests {
         assert_eq!(taken(&mut reader).await, ["bash-1"]);
         let mut far = reader.position();
         reader.delivered();
-        far.delivery.number += 1;
+        far.number += 1;
         end_one(&registry, &a);
         assert_eq!(taken(&mut registry.notices(a, Some(far))).await, ["bash-2"]);
         assert_eq!(registry.size(), (1, 2));
