@@ -121,3 +121,7 @@ pub use self::{
 pub mod paths {
     pub use crate::http::route::{owner_path, tasks_path};
 }
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -85,7 +85,9 @@ impl Control {
         let method = request.method().clone();
         let not_allowed = |allow| Err(Problem::MethodNotAllowed { allow });
         match (route, method) {
-            (ControlRoute::Tasks(scope), Method::GET) => Ok(as_json(StatusCode::OK, &self.registry.list(&scope))),
+            (ControlRoute::Tasks(scope), Method::GET | Method::HEAD) => {
+                Ok(as_json(StatusCode::OK, &self.registry.list(&scope)))
+            }
             (ControlRoute::Tasks(scope), Method::POST) => self.start(&scope, request).await,
             (ControlRoute::Tasks(_), _) => not_allowed("GET, HEAD, POST"),
             (ControlRoute::Done(_) | ControlRoute::Mux | ControlRoute::Metrics, _) => not_allowed("GET, HEAD"),

@@ -19,7 +19,7 @@ use crate::{
     hub::{Beats, Frame, Mux, MuxNews, News, Subscription},
     mux,
     overview::Overview,
-    registry::Notices,
+    registry::{Notice, Notices},
     sse::{self, EventId},
     traffic::Open,
 };
@@ -107,12 +107,8 @@ impl Source {
                 News::Beat(at) => Said::Beat(at),
             },
             Self::Mux(mux) => {
-                let event = match mux.next().await {
-                    MuxNews::List(session, frame) => mux::tasks(&session, frame.json()),
-                    MuxNews::Removed(session) => mux::removed(&session),
-                    MuxNews::Beat(at) => return Said::Beat(at),
-                };
-                Said::Event(stamped(mux.now(), &event))
+                let news = mux.next().await;
+                mux_said(mux.now(), &news)
             }
             Self::Overview(source) => {
                 let (overview, beats) = &mut **source;
@@ -126,12 +122,21 @@ impl Source {
                 let (notices, beats) = &mut **source;
                 tokio::select! {
                     biased;
-                    notice = notices.next() => notice.map_or(Said::End, |notice| {
-                        Said::Event(sse::event(EventId::Opaque(&notice.id.to_string()), &sse::json_line(&notice.task)))
-                    }),
+                    notice = notices.next() => notice.map_or(Said::End, |notice| notice_said(&notice)),
                     at = beats.next() => Said::Beat(at),
                 }
             }
+        }
+    }
+
+    /// What is left to say at the end of all, one thing after another: whatever was committed by now,
+    /// even where no feed has told of it yet.
+    pub(crate) fn rest(&mut self) -> Option<Said> {
+        match self {
+            Self::Tasks(list) => list.subscription.last().map(|frame| Said::List(list.timely(frame))),
+            Self::Mux(mux) => mux.last().map(|news| mux_said(mux.now(), &news)),
+            Self::Overview(source) => source.0.last().map(|event| Said::Event(stamped(source.1.now(), &event))),
+            Self::Notices(source) => source.0.try_next().map(|notice| notice_said(&notice)),
         }
     }
 
@@ -164,6 +169,18 @@ impl TaskList {
         self.last_stamp = frame.stamp();
         frame
     }
+}
+
+fn mux_said(now: UnixMillis, news: &MuxNews) -> Said {
+    match news {
+        MuxNews::List(session, frame) => Said::Event(stamped(now, &mux::tasks(session, frame.json()))),
+        MuxNews::Removed(session) => Said::Event(stamped(now, &mux::removed(session))),
+        MuxNews::Beat(at) => Said::Beat(*at),
+    }
+}
+
+fn notice_said(notice: &Notice) -> Said {
+    Said::Event(sse::event(EventId::Opaque(&notice.id.to_string()), &sse::json_line(&notice.task)))
 }
 
 fn stamped(now: UnixMillis, data: &[u8]) -> BytesMut {

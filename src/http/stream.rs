@@ -179,20 +179,12 @@ impl Stream {
         Some(frame)
     }
 
-    /// Writes what is left to say, and the end. The ends of tasks come at the very last moment of a
-    /// shutdown, so that streams can show them.
+    /// Writes what is left to say, and the end: the end of the children is told before that of the
+    /// stream, though both came at once.
     async fn write_farewell(&mut self, socket: &mut impl Socket) -> io::Result<()> {
-        loop {
-            socket.write_all(&std::mem::take(&mut self.unsent)).await?;
-            let said = tokio::select! {
-                biased;
-                said = self.source.next() => self.bytes_of(said),
-                () = std::future::ready(()) => None,
-            };
-            match said {
-                Some(bytes) => self.unsent = bytes,
-                None => break,
-            }
+        socket.write_all(&std::mem::take(&mut self.unsent)).await?;
+        while let Some(bytes) = self.source.rest().and_then(|said| self.bytes_of(said)) {
+            socket.write_all(&bytes).await?;
         }
         if self.framing == Framing::Chunked {
             socket.write_all(sse::LAST_CHUNK).await?;

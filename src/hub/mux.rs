@@ -99,6 +99,17 @@ impl Mux {
         }
     }
 
+    /// What is left to say at the end of all: removals, and the lists that the reader does not have.
+    pub(crate) fn last(&mut self) -> Option<MuxNews> {
+        self.removed |= self.inbox.removed.swap(0, Ordering::AcqRel);
+        self.listed = self.removed;
+        self.next_in_turn().or_else(|| {
+            self.members
+                .iter_mut()
+                .find_map(|member| member.last().map(|frame| MuxNews::List(member.session().clone(), frame)))
+        })
+    }
+
     /// Goes through those whose turn it is until one has something to say.
     fn next_in_turn(&mut self) -> Option<MuxNews> {
         for (at, member) in self.members.iter_mut().enumerate() {

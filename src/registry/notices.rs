@@ -238,23 +238,35 @@ impl Notices {
     /// The next notice; none when the same reader has come back elsewhere. Safe to drop: what was
     /// not returned is not taken.
     pub async fn next(&mut self) -> Option<Notice> {
-        let held = self.position;
-        if !std::mem::replace(&mut self.entered, true) {
-            let visit = Visit { number: self.visit, scope: self.scope.clone(), wake: Arc::clone(&self.wake) };
-            lock(&self.registry.shared.state).enter(visit, held);
-        }
         loop {
-            let found = lock(&self.registry.shared.state).take_notice(&self.scope, held.reader, self.visit);
-            match found {
-                Found::Notice(notice) => {
-                    self.position = notice.id;
-                    return Some(notice);
-                }
+            match self.look() {
+                Found::Notice(notice) => return Some(notice),
                 Found::TakenOver => return None,
                 // A bell that rang since is heard still.
                 Found::Nothing => self.wake.notified().await,
             }
         }
+    }
+
+    /// The next notice, if one is owed now.
+    pub fn try_next(&mut self) -> Option<Notice> {
+        match self.look() {
+            Found::Notice(notice) => Some(notice),
+            Found::TakenOver | Found::Nothing => None,
+        }
+    }
+
+    fn look(&mut self) -> Found {
+        let mut state = lock(&self.registry.shared.state);
+        if !std::mem::replace(&mut self.entered, true) {
+            let visit = Visit { number: self.visit, scope: self.scope.clone(), wake: Arc::clone(&self.wake) };
+            state.enter(visit, self.position);
+        }
+        let found = state.take_notice(&self.scope, self.position.reader, self.visit);
+        if let Found::Notice(notice) = &found {
+            self.position = notice.id;
+        }
+        found
     }
 
     /// The reader has all that it took.

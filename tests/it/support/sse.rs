@@ -102,13 +102,6 @@ impl Stream {
         Self { reader, head, chunk, last_id: String::new(), retry: None, comments: Vec::new() }
     }
 
-    pub(crate) fn socket(&self) -> &TcpStream {
-        match self.reader.get_ref() {
-            Socket::Tcp(socket) => socket,
-            Socket::Unix(_) => panic!("a Unix socket"),
-        }
-    }
-
     /// Reads on to the first id, be there an event with it or not.
     pub(crate) fn opening_id(&mut self) -> &str {
         while self.last_id.is_empty() {
@@ -162,7 +155,7 @@ impl Stream {
         }
     }
 
-    /// The next list.
+    /// The next list. Signs of life come meanwhile, so the socket's own timeout is no end.
     pub(crate) fn list(&mut self) -> Event {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -171,6 +164,7 @@ impl Stream {
             if event.name == "message" {
                 return event;
             }
+            assert!(Instant::now() < deadline, "no list came");
         }
     }
 
