@@ -4,7 +4,8 @@
 //! Promises:
 //! - First a baseline with every open session; then, for each session whose list changed, the list
 //!   in place of the one before, and each session that was disposed, once.
-//! - A removal is told before the list of a session that was opened again under that name.
+//! - After a removal the list of a session that was opened again under that name is told, whether or
+//!   not it was told before.
 //! - What waits for a slow reader is the names of the sessions that it has not heard of, and of those
 //!   [`MAX_PENDING`] at most: one that is further behind gets a new baseline instead.
 

@@ -3,8 +3,8 @@
 //! Promises:
 //! - It says what each session's own stream would: a list when it is not empty, every change, `[]`
 //!   when one empties; and when a session was disposed.
-//! - A removal is told before the list that came after it, so that rows of a session that was opened
-//!   again are never taken for those of the one before.
+//! - After a removal the list is told as it is now, whether or not it was told before: so a removal
+//!   that comes late does not take the rows of a session that was opened again.
 //! - What waits for a slow reader is two bits a session: which list is another one, and whether the
 //!   session was removed. The list itself is read when its turn comes. Every session has its turn
 //!   before any has a second.
