@@ -2,7 +2,11 @@
 //!
 //! Never here: where a setting comes from (flags and variables are the program's, see `cli`).
 
+mod origin;
+
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
+
+pub use self::origin::{AllowedOrigin, InvalidOrigin, Origin};
 
 /// What the registry allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +38,9 @@ pub struct Settings {
     pub listen: SocketAddr,
     /// The Unix socket of the control API.
     pub control: PathBuf,
+    /// Whose pages may read lists and streams, beside the gateway's own. None: a page that somebody
+    /// happens to visit must not see what runs here.
+    pub allow_origins: Vec<AllowedOrigin>,
     /// A silent stream sends a sign of life after this long. 15 s: proxies cut idle connections
     /// after 30 to 60 s.
     pub heartbeat: Duration,
@@ -59,6 +66,7 @@ impl Settings {
         Self {
             listen,
             control,
+            allow_origins: Vec::new(),
             heartbeat: Duration::from_secs(15),
             request_timeout: Duration::from_secs(10),
             peer_timeout: Duration::from_secs(30),

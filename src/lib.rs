@@ -74,7 +74,7 @@
 //! | 3 | [`producer`] | who makes tasks |
 //! | 3 | [`hub`] | one slot for each watched session |
 //! | 4 | `http::{problem, route, body}` | errors as answers, paths as values, bodies of bounded size |
-//! | 5 | `http::{stream, handoff, observe, control}` | streams, and the two listeners' routes |
+//! | 5 | `http::{stream, handoff, assets, cors, observe, control}` | streams, embedded files, and the two listeners' routes |
 //! | 6 | [`server`] | listeners, connections, drain |
 //!
 //! # Invariants

@@ -34,7 +34,7 @@ use crate::{
     http::{
         control::Control,
         handoff::Handoff,
-        observe::{self, Answer},
+        observe::{Answer, Observe},
         stream,
     },
     hub::Hub,
@@ -124,6 +124,7 @@ impl Server {
         let registry = Registry::new(clock.clone(), settings.limits);
         let shells = Shells::new(settings.grace);
         let hub = Arc::new(Hub::new(Some(registry.observer()), clock, settings.heartbeat));
+        let observe = Arc::new(Observe { hub: Arc::clone(&hub), allow_origins: settings.allow_origins });
         let routes = Arc::new(Control {
             registry: registry.clone(),
             shells: shells.clone(),
@@ -138,7 +139,7 @@ impl Server {
         let accept_browsers = accept(
             async || browsers.accept().await,
             |socket: TcpStream| {
-                connections.spawn(browser(http.clone(), socket, Arc::clone(&hub), shutdown.clone()));
+                connections.spawn(browser(http.clone(), socket, Arc::clone(&observe), shutdown.clone()));
             },
         );
         let accept_control = accept(
@@ -211,10 +212,10 @@ async fn accept<S, A>(
 }
 
 /// One connection of a browser: requests and answers by hyper, until one asks for a stream.
-async fn browser(http: http1::Builder, socket: TcpStream, hub: Arc<Hub>, mut shutdown: Shutdown) {
+async fn browser(http: http1::Builder, socket: TcpStream, observe: Arc<Observe>, mut shutdown: Shutdown) {
     let handoff = Handoff::default();
     let service = service_fn(|request: Request<Incoming>| {
-        let answer = observe::answer(&hub, &request);
+        let answer = observe.answer(&request);
         let handoff = &handoff;
         async move {
             match answer {

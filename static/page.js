@@ -36,7 +36,7 @@ const quoted = (text) => (/^[\w.,:@%+/-]+$/.test(text) ? text : `'${text.replace
 const attribute = (text) => text.replaceAll('&', '&amp;').replaceAll('"', '&quot;');
 
 const snippets = {
-  start: `tasklight start --session ${quoted(session)} -- 'make test'`,
+  start: `tasklight start --session ${quoted(session)} -- make test`,
   run: `tasklight run --session ${quoted(session)} -- cargo build`,
   curl: `curl -N ${quoted(streamUrl)}`,
   embed:

@@ -6,10 +6,13 @@
  * in a microtask; all that changes the picture is drawn once, in an animation frame.
  */
 
-import { elapsed, endings, formatDuration, inReadingOrder, isLive, wordsFor } from './format.js';
-import { TaskMirror } from './task-mirror.js';
-import { TaskStream } from './task-stream.js';
+import { drawing, element, nearestLanguage, setAttribute, setText } from './dom.js';
+import { endings, inReadingOrder, isLive, wordsFor } from './format.js';
 import { styles } from './session-tasks-styles.js';
+import { TaskMirror } from './task-mirror.js';
+import { TaskList } from './task-list.js';
+import { Icon } from './task-row.js';
+import { TaskStream } from './task-stream.js';
 
 /** This module is served at `<gateway>/widget/`, so the gateway is one folder up. */
 const HOME_GATEWAY = new URL('..', import.meta.url).href;
@@ -21,6 +24,9 @@ const GAP = 6;
 const TALLEST = 420;
 /** How long endings are gathered before they are spoken, ms. */
 const ANNOUNCEMENT_DELAY = 1_000;
+
+/** An outline in a 16 × 16 box. */
+const CHEVRON = 'M4 6l4 4l4-4';
 
 const NO_TASKS = Object.freeze([]);
 
@@ -71,8 +77,6 @@ export class SessionTasksElement extends HTMLElement {
   #ticker;
   /** Listeners that live only while the list is open. @type {AbortController | null} */
   #openEvents = null;
-  /** @type {Map<string, Row>} by task id; empty while the list is closed */
-  #rows = new Map();
 
   #languages = new MutationObserver(() => this.#invalidate());
   #ended = [];
@@ -81,7 +85,8 @@ export class SessionTasksElement extends HTMLElement {
   #summary = element('span', 'summary');
   #buttonIcon = new Icon();
   #button = button(this.#buttonIcon, this.#summary);
-  #list = element('ul', 'list', { part: 'list', role: 'list' });
+  /** Empty while it is closed. */
+  #list = new TaskList();
   #popover = element('div', 'popover', {
     part: 'popover', id: 'popover', popover: 'manual', role: 'group', tabindex: '0',
   });
@@ -92,7 +97,7 @@ export class SessionTasksElement extends HTMLElement {
   constructor() {
     super();
     this.#root.adoptedStyleSheets = [styles];
-    this.#popover.append(this.#list);
+    this.#popover.append(this.#list.element);
     this.#button.addEventListener('click', () => (this.#open ? this.#close() : this.#show()));
     this.#root.addEventListener('keydown', (event) => this.#keydown(event));
     this.#restingPlace.addEventListener('blur', () => this.#moveOn());
@@ -209,38 +214,9 @@ export class SessionTasksElement extends HTMLElement {
     if (!this.#open) return;
     setAttribute(this.#popover, 'lang', words.language);
     setAttribute(this.#popover, 'aria-label', words.title);
-    this.#renderRows(inReadingOrder(tasks), words);
+    this.#list.render(inReadingOrder(tasks), this.#mirror.clock.now(), words);
     this.#keepTime(live > 0);
     this.#place();
-  }
-
-  /** Rows are kept by id and changed in place, so that selection, scroll and the eye keep their hold. */
-  #renderRows(tasks, words) {
-    const now = this.#mirror.clock.now();
-    const ids = new Set(tasks.map((task) => task.id));
-    for (const [id, row] of this.#rows) {
-      if (ids.has(id)) continue;
-      row.element.remove();
-      this.#rows.delete(id);
-    }
-    const restless = new Set();
-    const elements = tasks.map((task) => {
-      let row = this.#rows.get(task.id);
-      if (!row) this.#rows.set(task.id, (row = new Row()));
-      else if (row.sortsElsewhere(task)) restless.add(row.element);
-      row.update(task, now, words);
-      return row.element;
-    });
-    arrange(this.#list, elements, restless, this.#rowWithSelection());
-  }
-
-  /** The row that a text selection begins in: moving its element would lose the selection. */
-  #rowWithSelection() {
-    const selection = this.ownerDocument.getSelection();
-    const [range] = selection?.getComposedRanges?.({ shadowRoots: [this.#root] }) ?? [];
-    if (!range || range.collapsed) return null;
-    const node = range.startContainer;
-    return (node instanceof Element ? node : node.parentElement)?.closest('.task') ?? null;
   }
 
   /** The first task has come. */
@@ -311,18 +287,21 @@ export class SessionTasksElement extends HTMLElement {
     this.#openEvents.abort();
     this.#keepTime(false);
     if (this.#popover.isConnected) this.#popover.hidePopover();
-    this.#rows.clear();
-    this.#list.replaceChildren();
+    this.#list.clear();
     this.#invalidate();
   }
 
   #keydown(event) {
-    if (event.key !== 'Escape' || !this.#open) return;
-    // The press was for this list: a dialog around it is not to close as well.
-    event.preventDefault();
-    event.stopPropagation();
-    this.#button.focus();
-    this.#close();
+    if (!this.#open || event.ctrlKey || event.altKey || event.metaKey || event.shiftKey) return;
+    if (event.key === 'Escape') {
+      // The press was for this list: a dialog around it is not to close as well.
+      event.preventDefault();
+      event.stopPropagation();
+      this.#button.focus();
+      this.#close();
+    } else if (event.key === 'ArrowDown' || event.key === 'ArrowUp') {
+      if (this.#list.step(event.key === 'ArrowDown' ? 1 : -1)) event.preventDefault();
+    }
   }
 
   #pointerdown(event) {
@@ -342,9 +321,7 @@ export class SessionTasksElement extends HTMLElement {
   #tick() {
     // The session has gone, and the frame that will close the list has not come yet.
     if (!this.#mirror) return;
-    const words = wordsFor(nearestLanguage(this));
-    const now = this.#mirror.clock.now();
-    for (const row of this.#rows.values()) row.tick(now, words);
+    this.#list.tick(this.#mirror.clock.now(), wordsFor(nearestLanguage(this)));
   }
 
   /** Below the button, or above where there is more room; towards the middle of the page; always in view. */
@@ -388,90 +365,6 @@ export class SessionTasksElement extends HTMLElement {
   }
 }
 
-/** One task's row. Made empty; `update` gives it all it shows. */
-class Row {
-  element = element('li', 'task');
-
-  #task;
-  #icon = new Icon();
-  #kind = element('span', 'kind', { part: 'kind' });
-  #label = element('span', 'label', { part: 'label', dir: 'auto' });
-  #status = element('span', 'status', { part: 'status', dir: 'auto' });
-  #duration = element('span', 'duration', { part: 'duration' });
-
-  constructor() {
-    this.element.append(this.#icon.element, this.#kind, this.#label, this.#status, this.#duration);
-  }
-
-  /** Whether the task, as it is now, may belong in another place than it had. */
-  sortsElsewhere(task) {
-    return task.startedAt !== this.#task.startedAt || task.finishedAt !== this.#task.finishedAt;
-  }
-
-  update(task, now, words) {
-    this.#task = task;
-    const live = isLive(task);
-    const word = words.status(task.status);
-    this.element.classList.toggle('settled', !live);
-    setAttribute(this.element, 'data-status', task.status);
-    setAttribute(this.element, 'part', `task ${live ? 'live' : 'settled'} ${task.status}`);
-    this.#icon.show(task.status);
-    // Where the detail takes the word's place, the icon is what says the status.
-    this.#icon.name(word, Boolean(task.detail));
-    setTitled(this.#kind, task.kind);
-    setTitled(this.#label, task.label);
-    setTitled(this.#status, task.detail || word);
-    this.#showDuration(now, words);
-  }
-
-  /** Time went by. */
-  tick(now, words) {
-    if (isLive(this.#task)) this.#showDuration(now, words);
-  }
-
-  #showDuration(now, words) {
-    const duration = formatDuration(elapsed(this.#task, now));
-    setText(this.#duration, duration);
-    setAttribute(this.#duration, 'title', isLive(this.#task) ? words.runningFor(duration) : words.took(duration));
-  }
-}
-
-/** Outlines in a 16 × 16 box: a shape for each status, since colour alone tells not everyone. */
-const SHAPES = {
-  running: 'M8 4.5a3.5 3.5 0 1 0 0 7a3.5 3.5 0 1 0 0-7z',
-  stopping: 'M4.5 4.5h7v7h-7z',
-  completed: 'M3.5 8.5l3 3l6-7',
-  killed: 'M8 2.75a5.25 5.25 0 1 0 0 10.5a5.25 5.25 0 1 0 0-10.5M4.3 11.7l7.4-7.4',
-  failed: 'M4.25 4.25l7.5 7.5M11.75 4.25l-7.5 7.5',
-};
-const UNKNOWN_SHAPE = 'M5 8h6';
-const CHEVRON = 'M4 6l4 4l4-4';
-
-class Icon {
-  element = element('span', 'icon', { part: 'icon', 'aria-hidden': 'true' });
-  #path;
-
-  constructor() {
-    const svg = drawing(UNKNOWN_SHAPE);
-    this.#path = svg.firstChild;
-    this.element.append(svg);
-  }
-
-  /** @param {string} status */
-  show(status) {
-    setAttribute(this.element, 'data-status', status);
-    setAttribute(this.#path, 'd', Object.hasOwn(SHAPES, status) ? SHAPES[status] : UNKNOWN_SHAPE);
-  }
-
-  /** @param {string} word @param {boolean} spoken whether assistive technology reads it too */
-  name(word, spoken) {
-    setAttribute(this.element, 'title', word);
-    setAttribute(this.element, 'role', spoken ? 'img' : null);
-    setAttribute(this.element, 'aria-label', spoken ? word : null);
-    setAttribute(this.element, 'aria-hidden', spoken ? null : 'true');
-  }
-}
-
 function button(icon, summary) {
   const made = element('button', 'button', { type: 'button', 'aria-expanded': 'false', 'aria-controls': 'popover' });
   const chevron = drawing(CHEVRON);
@@ -479,66 +372,4 @@ function button(icon, summary) {
   chevron.setAttribute('aria-hidden', 'true');
   made.append(icon.element, summary, chevron);
   return made;
-}
-
-function drawing(shape) {
-  const namespace = 'http://www.w3.org/2000/svg';
-  const svg = document.createElementNS(namespace, 'svg');
-  svg.setAttribute('viewBox', '0 0 16 16');
-  const path = document.createElementNS(namespace, 'path');
-  path.setAttribute('d', shape);
-  svg.append(path);
-  return svg;
-}
-
-function element(name, className, attributes = {}) {
-  const made = document.createElement(name);
-  made.className = className;
-  for (const [attribute, value] of Object.entries(attributes)) made.setAttribute(attribute, value);
-  return made;
-}
-
-/** An equal value is left alone, so that drawing again costs no style or layout; null takes it away. */
-function setAttribute(target, name, value) {
-  if (target.getAttribute(name) === value) return;
-  if (value === null) target.removeAttribute(name);
-  else target.setAttribute(name, value);
-}
-
-/** The text node is kept: one that is replaced takes a selection with it. */
-function setText(target, text) {
-  if (target.firstChild === null) target.append(text);
-  else if (target.firstChild.data !== text) target.firstChild.data = text;
-}
-
-/** A text that may be cut at the row's end, and whole in its title. */
-function setTitled(target, text) {
-  setText(target, text);
-  setAttribute(target, 'title', text);
-}
-
-/**
- * Puts `wanted` in order into `list` with as few moves as matter: elements known to be `restless` give way,
- * all others keep still, and `pinned` is never touched, whatever must move around it.
- */
-function arrange(list, wanted, restless, pinned) {
-  let cursor = list.firstElementChild;
-  for (const item of wanted) {
-    while (cursor && cursor !== item && cursor !== pinned && (item === pinned || restless.has(cursor))) {
-      const next = cursor.nextElementSibling;
-      cursor.remove();
-      cursor = next;
-    }
-    if (cursor === item) cursor = item.nextElementSibling;
-    else list.insertBefore(item, cursor);
-  }
-}
-
-/** The `lang` that applies to an element, across the shadow roots it stands in; empty when none does. */
-function nearestLanguage(start) {
-  for (let node = start; node; node = node.getRootNode().host) {
-    const holder = node.closest('[lang]');
-    if (holder) return holder.getAttribute('lang');
-  }
-  return '';
 }

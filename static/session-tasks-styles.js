@@ -149,10 +149,16 @@ const css = `
 .list { margin: 0; padding: 0; list-style: none; }
 .task {
   display: grid;
-  grid-template: "icon label label duration" 20px "icon kind status status" 18px / 16px auto minmax(0, 1fr) auto;
+  grid-template:
+    "icon label label duration" minmax(20px, auto) "icon kind status status" minmax(18px, auto)
+    / 16px auto minmax(0, 1fr) auto;
+  align-items: start;
   column-gap: 8px;
   padding: 8px 14px;
 }
+.task:focus-visible { outline-offset: -2px; }
+/* What is cut, whole: where the keyboard is, and where somebody pressed. */
+.task:is(:focus-visible, .whole) :is(.label, .kind, .status) { white-space: pre-wrap; overflow-wrap: anywhere; }
 .task + .task { border-block-start: 1px solid color-mix(in srgb, var(--_border) 55%, transparent); }
 .task .icon { grid-area: icon; margin-block-start: 2px; }
 /* As wide as its text: a right-to-left label keeps its own order, yet begins where the column does. */

@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 
 use clap::{Args, Parser, Subcommand};
-use tasklight::{Scope, SessionId, TaskId};
+use tasklight::{Scope, SessionId, TaskId, config::AllowedOrigin};
 
 use super::CommandError;
 
@@ -108,6 +108,10 @@ pub(crate) struct ServeArguments {
     /// Where browsers connect; port 0 takes a free one
     #[arg(long, env = "TASKLIGHT_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     pub(crate) listen: SocketAddr,
+    /// Let pages of this origin (scheme://host[:port], or * for all) read lists and streams; may be
+    /// repeated
+    #[arg(long, env = "TASKLIGHT_ALLOW_ORIGIN", value_name = "ORIGIN", value_delimiter = ',')]
+    pub(crate) allow_origin: Vec<AllowedOrigin>,
     /// Running or stopping tasks that one session, or the unowned together, may have
     #[arg(long, env = "TASKLIGHT_MAX_LIVE_TASKS", value_name = "N", default_value_t = 10)]
     pub(crate) max_live_tasks: usize,

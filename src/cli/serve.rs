@@ -13,6 +13,7 @@ use super::{
 
 pub(super) fn serve(arguments: &ServeArguments, control: &ControlAddress) -> Result<(), CommandError> {
     let mut settings = Settings::new(arguments.listen, control.path().to_owned());
+    settings.allow_origins.clone_from(&arguments.allow_origin);
     settings.heartbeat = arguments.heartbeat;
     settings.request_timeout = arguments.request_timeout;
     settings.peer_timeout = arguments.peer_timeout;

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use hyper::{HeaderMap, Method, Request, StatusCode, body::Incoming, header};
 
 use super::{
-    Whole, json,
+    Whole, assets,
+    cors::{self, Readers},
+    json,
     problem::Problem,
     route::{self, ObserveRoute},
     stream::{self, Heartbeat, StreamPlan},
 };
-use crate::{hub::Hub, id::SessionId, sse};
+use crate::{config::AllowedOrigin, hub::Hub, id::SessionId, sse};
 
 const METHODS: &str = "GET, HEAD";
 
@@ -22,26 +24,78 @@ pub(crate) enum Answer {
     Stream(StreamPlan),
 }
 
-/// Answers one request.
-pub(crate) fn answer(hub: &Arc<Hub>, request: &Request<Incoming>) -> Answer {
-    match route(hub, request) {
-        Ok(answer) => answer,
-        Err(problem) => Answer::Whole(problem.into()),
+/// What the routes show, and to whom.
+#[derive(Debug)]
+pub(crate) struct Observe {
+    pub(crate) hub: Arc<Hub>,
+    pub(crate) allow_origins: Vec<AllowedOrigin>,
+}
+
+impl Observe {
+    /// Answers one request.
+    pub(crate) fn answer(&self, request: &Request<Incoming>) -> Answer {
+        let route = route::observe(request.uri().path());
+        let readers = match route {
+            Ok(ObserveRoute::Widget(_)) => Readers::All,
+            Ok(ObserveRoute::Page | ObserveRoute::Icon | ObserveRoute::Tasks(_)) | Err(_) => {
+                Readers::Allowed(&self.allow_origins)
+            }
+        };
+        let origin = request.headers().get(header::ORIGIN);
+        let answer = if cors::is_preflight(request.method(), request.headers()) {
+            // Before the path is judged: a page is to read what is wrong with it.
+            preflight(readers, request.headers())
+        } else {
+            route.and_then(|route| self.route(route, request))
+        };
+        let mut answer = answer.unwrap_or_else(|problem| Answer::Whole(problem.into()));
+        answer.headers_mut().extend(cors::headers(readers, origin));
+        answer
+    }
+
+    fn route(&self, route: ObserveRoute, request: &Request<Incoming>) -> Result<Answer, Problem> {
+        let asset = match route {
+            ObserveRoute::Tasks(session) => return tasks(&self.hub, session, request),
+            ObserveRoute::Page => &assets::PAGE,
+            ObserveRoute::Icon => &assets::ICON,
+            ObserveRoute::Widget(name) => assets::widget(&name).ok_or(Problem::NoSuchPath)?,
+        };
+        look(request.method())?;
+        Ok(Answer::Whole(assets::answer(asset, request.headers())))
     }
 }
 
-fn route(hub: &Arc<Hub>, request: &Request<Incoming>) -> Result<Answer, Problem> {
-    match route::observe(request.uri().path())? {
-        ObserveRoute::Tasks(session) => tasks(hub, session, request),
+impl Answer {
+    fn headers_mut(&mut self) -> &mut HeaderMap {
+        match self {
+            Self::Whole(answer) => answer.headers_mut(),
+            Self::Stream(plan) => &mut plan.headers,
+        }
+    }
+}
+
+fn preflight(readers: Readers<'_>, headers: &HeaderMap) -> Result<Answer, Problem> {
+    let origin = headers.get(header::ORIGIN);
+    if !cors::may_read(readers, origin) {
+        let origin = origin.map(|origin| String::from_utf8_lossy(origin.as_bytes()).into_owned());
+        return Err(Problem::ForeignOrigin(format!("{} is not allowed", origin.unwrap_or_default())));
+    }
+    let mut answer = super::empty(StatusCode::NO_CONTENT);
+    answer.headers_mut().extend(cors::preflight_headers());
+    Ok(Answer::Whole(answer))
+}
+
+/// Whether only the head is wanted.
+fn look(method: &Method) -> Result<bool, Problem> {
+    match *method {
+        Method::GET => Ok(false),
+        Method::HEAD => Ok(true),
+        _ => Err(Problem::MethodNotAllowed { allow: METHODS }),
     }
 }
 
 fn tasks(hub: &Arc<Hub>, session: SessionId, request: &Request<Incoming>) -> Result<Answer, Problem> {
-    let head = match *request.method() {
-        Method::GET => false,
-        Method::HEAD => true,
-        _ => return Err(Problem::MethodNotAllowed { allow: METHODS }),
-    };
+    let head = look(request.method())?;
     match (wanted(request.headers())?, head) {
         (Wanted::Json, _) => Ok(Answer::Whole(json(StatusCode::OK, hub.list(&session)))),
         (Wanted::Stream, true) => {
@@ -52,6 +106,7 @@ fn tasks(hub: &Arc<Hub>, session: SessionId, request: &Request<Incoming>) -> Res
         (Wanted::Stream, false) => Ok(Answer::Stream(StreamPlan {
             heartbeat: heartbeat(request.uri().query().unwrap_or_default())?,
             version: request.version(),
+            headers: stream::headers(),
             resumes: request.headers().get("last-event-id").is_some_and(|id| !id.is_empty()),
             subscription: hub.subscribe(session),
         })),

@@ -22,13 +22,22 @@ pub(crate) enum Problem {
     BadPath,
     BadSessionId(InvalidSessionId),
     NoSuchPath,
-    MethodNotAllowed { allow: &'static str },
+    MethodNotAllowed {
+        allow: &'static str,
+    },
+    /// A page of an origin that may not read answers asks whether it may.
+    ForeignOrigin(String),
     NotAcceptable,
     NotJson,
-    TooLarge { limit: usize },
+    TooLarge {
+        limit: usize,
+    },
     TooSlow,
     BrokenBody(String),
-    Field { field: String, problem: String },
+    Field {
+        field: String,
+        problem: String,
+    },
     UnknownTask(String),
     AnotherSession(String),
     TooManyLive(String),
@@ -66,6 +75,9 @@ impl Problem {
             Self::NoSuchPath => (StatusCode::NOT_FOUND, "no-such-path", "Check the path: there is nothing here"),
             Self::MethodNotAllowed { .. } => {
                 (StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed", "Use a method that the Allow header names")
+            }
+            Self::ForeignOrigin(_) => {
+                (StatusCode::FORBIDDEN, "foreign-origin", "Start the gateway with --allow-origin for the page's origin")
             }
             Self::NotAcceptable => (
                 StatusCode::NOT_ACCEPTABLE,
@@ -121,6 +133,7 @@ impl Problem {
             Self::UnknownTask(id) => format!("unknown task {id}"),
             Self::AnotherSession(detail)
             | Self::TooManyLive(detail)
+            | Self::ForeignOrigin(detail)
             | Self::BrokenBody(detail)
             | Self::CannotAsk(detail)
             | Self::System(detail) => detail.clone(),

@@ -44,6 +44,8 @@ const STALE_MS: u64 = 1_000;
 pub(crate) struct StreamPlan {
     pub(crate) subscription: Subscription,
     pub(crate) version: Version,
+    /// The answer's headers: [`headers`], and what else its reader is told.
+    pub(crate) headers: HeaderMap,
     pub(crate) heartbeat: Heartbeat,
     /// The client sent `Last-Event-ID`: it holds rows, so it gets an answer even when it is `[]`.
     pub(crate) resumes: bool,
@@ -106,7 +108,7 @@ struct Stream {
 
 impl Stream {
     fn begin(plan: StreamPlan) -> Self {
-        let StreamPlan { mut subscription, version, heartbeat, resumes } = plan;
+        let StreamPlan { mut subscription, version, headers, heartbeat, resumes } = plan;
         let framing = if version == Version::HTTP_10 { Framing::ToEndOfFile } else { Framing::Chunked };
         // Before the list is read, so that what is encoded later has a later stamp.
         let now = subscription.now();
@@ -119,7 +121,7 @@ impl Stream {
         if !baseline.is_empty() || resumes {
             payload.extend_from_slice(&baseline.restamped(now).event());
         }
-        let mut unsent = head(framing, now);
+        let mut unsent = head(framing, &headers, now);
         unsent.extend_from_slice(&framing.frame(&payload));
         Self { subscription, framing, heartbeat, unsent: unsent.freeze(), last_stamp: now }
     }
@@ -209,14 +211,14 @@ impl Framing {
 
 /// Status line and headers, in HTTP/1.x's form (RFC 9112 §2.1). The stream is the connection's
 /// last answer, and says so.
-fn head(framing: Framing, now: UnixMillis) -> BytesMut {
+fn head(framing: Framing, headers: &HeaderMap, now: UnixMillis) -> BytesMut {
     let (status, last) = match framing {
         Framing::Chunked => ("HTTP/1.1 200 OK\r\n", "connection: close\r\ntransfer-encoding: chunked\r\n\r\n"),
         Framing::ToEndOfFile => ("HTTP/1.0 200 OK\r\n", "connection: close\r\n\r\n"),
     };
     let mut head = BytesMut::with_capacity(512);
     head.extend_from_slice(status.as_bytes());
-    for (name, value) in &headers() {
+    for (name, value) in headers {
         head.extend_from_slice(name.as_str().as_bytes());
         head.extend_from_slice(b": ");
         head.extend_from_slice(value.as_bytes());

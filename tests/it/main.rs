@@ -12,9 +12,11 @@
 
 mod support;
 
+mod assets;
 mod children;
 mod cli;
 mod control;
+mod cors;
 mod load;
 mod main_job;
 mod registry;
