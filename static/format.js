@@ -60,6 +60,20 @@ export function formatDuration(milliseconds) {
   return `${seconds}s`;
 }
 
+/** Controls but for tab and line ends, and what turns the direction of the text behind it. */
+const UNSEEN = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/g;
+
+/**
+ * A text of the wire as people may read it: characters that would hide or reorder others are shown by their
+ * number, not obeyed. Else a command could look like another.
+ *
+ * @param {string} text
+ * @returns {string}
+ */
+export function plain(text) {
+  return text.replace(UNSEEN, (character) => `\\u{${character.charCodeAt(0).toString(16)}}`);
+}
+
 /**
  * The tasks that ended between two lists of one session: settled now, and live or unknown before.
  *

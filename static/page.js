@@ -46,7 +46,7 @@ const snippets = {
 
 for (const [id, text] of Object.entries(snippets)) {
   const pre = byId(id);
-  pre.textContent = text;
+  pre.append(...text.split(/(--[a-z]*)/).map((part, at) => (at % 2 === 1 ? make('span', '', part) : part)));
   const button = document.createElement('button');
   button.type = 'button';
   button.textContent = 'Copy';

@@ -1,7 +1,7 @@
 /** One task as a row of the list. */
 
 import { drawing, element, setAttribute, setText, setTitled } from './dom.js';
-import { elapsed, formatDuration, isLive } from './format.js';
+import { elapsed, formatDuration, isLive, plain } from './format.js';
 
 /** One task's row. Made empty; `update` gives it all it shows. */
 export class Row {
@@ -33,9 +33,9 @@ export class Row {
     this.#icon.show(task.status);
     // Where the detail takes the word's place, the icon is what says the status.
     this.#icon.name(word, Boolean(task.detail));
-    setTitled(this.#kind, task.kind);
-    setTitled(this.#label, task.label);
-    setTitled(this.#status, task.detail || word);
+    setTitled(this.#kind, plain(task.kind));
+    setTitled(this.#label, plain(task.label));
+    setTitled(this.#status, plain(task.detail || word));
     this.#showDuration(now, words);
   }
 

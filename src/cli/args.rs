@@ -108,9 +108,8 @@ pub(crate) struct ServeArguments {
     /// Where browsers connect; port 0 takes a free one
     #[arg(long, env = "TASKLIGHT_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     pub(crate) listen: SocketAddr,
-    /// Let pages of this origin (scheme://host[:port], or * for all) read lists and streams; may be
-    /// repeated
-    #[arg(long, env = "TASKLIGHT_ALLOW_ORIGIN", value_name = "ORIGIN", value_delimiter = ',')]
+    /// Let pages of this origin read lists and streams, or of all with '*'; may be repeated
+    #[arg(long, env = "TASKLIGHT_ALLOW_ORIGIN", value_name = "SCHEME://HOST[:PORT]", value_delimiter = ',')]
     pub(crate) allow_origin: Vec<AllowedOrigin>,
     /// Running or stopping tasks that one session, or the unowned together, may have
     #[arg(long, env = "TASKLIGHT_MAX_LIVE_TASKS", value_name = "N", default_value_t = 10)]

@@ -88,8 +88,9 @@ mod tests {
     #[test]
     fn each_asker_is_told_what_the_flags_say_of_it() {
         let a = "https://a.example";
-        let table: [(&[&str], Option<&str>, Option<&str>, bool); 12] = [
-            // allowed, asker, Access-Control-Allow-Origin, Vary
+        // Allowed, asker, Access-Control-Allow-Origin, whether it varies.
+        type Case<'a> = (&'a [&'a str], Option<&'a str>, Option<&'a str>, bool);
+        let table: [Case<'_>; 12] = [
             (&[], None, None, false),
             (&[], Some(a), None, false),
             (&[a], None, None, true),

@@ -100,6 +100,13 @@ test('a page kept for going back to holds no stream, and has the newest list whe
   await becomes('the text', () => control(tab).innerText(), '2 background tasks running');
   assert.deepEqual(await tab.evaluate(() => [window.mark, window.persisted]), ['the same document', true]);
   assert.equal(await gateway.connections(), 1);
+
+  await tab.goto(page('<p>elsewhere</p>'));
+  await becomes('subscribers', () => gateway.connections(), 0);
+  await gateway.dispose('demo');
+  await tab.goBack({ waitUntil: 'commit' });
+  await control(tab).waitFor({ state: 'detached' });
+  assert.equal(await tab.evaluate(() => window.mark), 'the same document');
 });
 
 test('seven tabs: the one looked at is live, since hidden ones let go', async (t) => {

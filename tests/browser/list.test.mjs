@@ -56,6 +56,14 @@ test('a label with markup in it is text, on the page as in the list', async (t) 
   }
 });
 
+test('a label cannot pass for another by turning its direction', async (t) => {
+  await gateway.run('bidi', 'sleep 600', { label: 'echo \u202eevil' });
+  const page = await openPage(t, pageOf('bidi'));
+  await openList(page);
+  assert.deepEqual(await cells(page, 'label'), ['echo \\u{202e}evil']);
+  assert.equal(await page.evaluate(() => document.querySelector('session-tasks').tasks[0].label), 'echo \u202eevil');
+});
+
 test('a label of 4,000 characters is one line until the keyboard comes to it, then whole', async (t) => {
   const label = `echo ${'abcdefghi '.repeat(399)}the end`;
   await gateway.run('long', 'sleep 600');

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { elapsed, endings, formatDuration, inReadingOrder, isLive, wordsFor } from '../../static/format.js';
+import { elapsed, endings, formatDuration, inReadingOrder, isLive, plain, wordsFor } from '../../static/format.js';
 
 const task = (id, more) => ({ id, kind: 'bash', label: id, status: 'running', startedAt: 0, ...more });
 const settled = (id, finishedAt, more) => task(id, { status: 'completed', finishedAt, ...more });
@@ -132,4 +132,9 @@ test('several endings are announced as a count, with the failures among them', (
 test('a long label is cut for the ear, between characters, on one line', () => {
   const spoken = wordsFor('en').announcement([settled(`a\n${'😀'.repeat(200)}`, 1)]);
   assert.equal(spoken, `a ${'😀'.repeat(78)}…: completed`);
+});
+
+test('characters that hide or reorder text are shown, not obeyed', () => {
+  assert.equal(plain('echo \u202eevil\u0007\u2066'), 'echo \\u{202e}evil\\u{7}\\u{2066}');
+  for (const text of ['a\tb\nc', 'هل يعمل\u200f؟', '构建 😀', '<b>&amp;']) assert.equal(plain(text), text);
 });

@@ -2,23 +2,15 @@
 
 import assert from 'node:assert/strict';
 import { after, before } from 'node:test';
-import { chromium } from 'playwright-core';
+import { launch, pause } from './launch.mjs';
 
-const FLAGS = [
-  '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking',
-  '--disable-component-update', '--disable-sync',
-];
+export { pause };
+
 /** The longest that any one thing may take, ms: far more than it needs, and an end to a hang. */
 const PATIENCE = 30_000;
 
 let browser;
-before(async () => {
-  browser = await chromium.launch({
-    executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
-    args: FLAGS,
-    ignoreDefaultArgs: ['--disable-back-forward-cache'],
-  });
-});
+before(async () => (browser = await launch()));
 after(() => browser.close());
 
 /** A browser profile of its own, for pages that belong together; closed with the test. */
@@ -99,5 +91,3 @@ export async function becomes(what, ask, expected) {
     await pause(20);
   }
 }
-
-export const pause = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
