@@ -85,11 +85,12 @@ fn depends(readers: Readers<'_>) -> bool {
 mod tests {
     use super::*;
 
+    /// Allowed, asker, `Access-Control-Allow-Origin`, whether it varies.
+    type Case<'a> = (&'a [&'a str], Option<&'a str>, Option<&'a str>, bool);
+
     #[test]
     fn each_asker_is_told_what_the_flags_say_of_it() {
         let a = "https://a.example";
-        // Allowed, asker, Access-Control-Allow-Origin, whether it varies.
-        type Case<'a> = (&'a [&'a str], Option<&'a str>, Option<&'a str>, bool);
         let table: [Case<'_>; 12] = [
             (&[], None, None, false),
             (&[], Some(a), None, false),
