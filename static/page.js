@@ -1,5 +1,6 @@
 /** The gateway's own page: follows one session, shows its bytes, and tells how to feed and embed it. */
 
+import { plain } from './format.js';
 import './session-tasks.js';
 
 /** The gateway as this page reached it; behind a proxy that may be under a path. */
@@ -154,7 +155,7 @@ function entry({ block, at }) {
   const line = make(data === undefined ? 'div' : 'summary', 'line');
   const time = make('time', '', at.toLocaleTimeString(undefined, { hour12: false }));
   time.dateTime = at.toISOString();
-  line.append(time, make('span', 'gist', block.replaceAll('\n', '  ')));
+  line.append(time, make('span', 'gist', plain(block).replaceAll('\n', '  ')));
   if (data === undefined) {
     item.className = 'control';
     item.append(line);
@@ -164,7 +165,7 @@ function entry({ block, at }) {
   const details = make('details', '');
   details.append(line);
   // Made when it is opened: two hundred lists are not laid out for nobody.
-  details.addEventListener('toggle', () => details.append(make('pre', '', readable(block, data))), { once: true });
+  details.addEventListener('toggle', () => details.append(make('pre', '', plain(readable(block, data)))), { once: true });
   item.append(details);
   return item;
 }

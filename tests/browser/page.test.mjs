@@ -85,12 +85,12 @@ test('the raw view shows the bytes as they come, and can be paused and cleared',
   const page = await openPage(t, pageOf('raw'));
   const log = page.locator('#log');
   await log.getByText('session raw').waitFor();
-  await gateway.run('raw', 'sleep 600', { label: '<b>bold</b>' });
+  await gateway.run('raw', 'sleep 600', { label: '<b>bold</b>\u202e' });
   const event = log.locator('summary').first();
   await event.click();
   const whole = await log.locator('pre').first().textContent();
   assert.match(whole, /^id: \d+\ndata: \[\n/);
-  assert.match(whole, /"label": "<b>bold<\/b>"/);
+  assert.match(whole, /"label": "<b>bold<\/b>\\u\{202e\}"/);
 
   const held = await gateway.connections();
   await page.getByRole('button', { name: 'Pause' }).click();
