@@ -39,6 +39,8 @@ pub(crate) enum Problem {
     MethodNotAllowed {
         allow: &'static str,
     },
+    /// A page of an origin that may not read answers asks whether it may.
+    ForeignOrigin(String),
     NotAcceptable,
     NotJson,
     NotText,
@@ -104,6 +106,9 @@ impl Problem {
             Self::NoSuchPath => (StatusCode::NOT_FOUND, "no-such-path", "Check the path: there is nothing here"),
             Self::MethodNotAllowed { .. } => {
                 (StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed", "Use a method that the Allow header names")
+            }
+            Self::ForeignOrigin(_) => {
+                (StatusCode::FORBIDDEN, "foreign-origin", "Start the gateway with --allow-origin for the page's origin")
             }
             Self::NotAcceptable => (
                 StatusCode::NOT_ACCEPTABLE,
@@ -184,6 +189,7 @@ impl Problem {
             | Self::Finished(detail)
             | Self::NotExternal(detail)
             | Self::TooManyLive(detail)
+            | Self::ForeignOrigin(detail)
             | Self::BrokenBody(detail)
             | Self::CannotAsk(detail)
             | Self::System(detail) => detail.clone(),

@@ -62,6 +62,15 @@ impl Gateway {
         Self::spawn(command, folder)
     }
 
+    /// A gateway with a variable set.
+    pub(crate) fn with_variable(name: &str, value: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = tasklight();
+        command.args(["serve", "--listen", "127.0.0.1:0", "--control"]).arg(socket_of(folder.path()));
+        command.env(name, value);
+        Self::spawn(command, folder)
+    }
+
     fn spawn(mut command: Command, folder: TempDir) -> Self {
         // By this its children are told from those of any other gateway.
         command.env(MARK, folder.path());
