@@ -26,6 +26,22 @@ impl Default for RegistryLimits {
     }
 }
 
+/// What is allowed in terminals.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TerminalLimits {
+    /// Terminals that one session may have open at once, and how many of those that ended by
+    /// themselves it can look back at. 4: a shell, a server, a debugger and one more; each holds
+    /// processes for as long as the session lasts.
+    pub max_open: usize,
+}
+
+impl Default for TerminalLimits {
+    fn default() -> Self {
+        Self { max_open: 4 }
+    }
+}
+
 /// How the gateway serves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -47,6 +63,8 @@ pub struct Settings {
     pub grace: Duration,
     /// See [`RegistryLimits`].
     pub limits: RegistryLimits,
+    /// See [`TerminalLimits`].
+    pub terminals: TerminalLimits,
 }
 
 impl Settings {
@@ -61,6 +79,7 @@ impl Settings {
             drain: Duration::from_secs(10),
             grace: Duration::from_secs(3),
             limits: RegistryLimits::default(),
+            terminals: TerminalLimits::default(),
         }
     }
 }

@@ -16,7 +16,7 @@
 //!     NewTask, Kind, Label, Registry, Scope, SessionId, Status,
 //!     clock::Clock,
 //!     config::RegistryLimits,
-//!     producer::shell::{ShellCommand, Shells},
+//!     producer::shell::{Shell, ShellCommand, Shells},
 //! };
 //! use std::{collections::BTreeMap, time::Duration};
 //!
@@ -29,7 +29,7 @@
 //!
 //! let command = ShellCommand { command: "echo built; exit 3".into(), cwd: None, env: BTreeMap::new() };
 //! let task = NewTask { kind: Kind::bash(), label: Label::from_command(&command.command)? };
-//! let task = registry.start(&demo, task, shells.bash(command))?;
+//! let task = registry.start(&demo, task, shells.run(Shell::Bash, command))?;
 //!
 //! let ended = registry.wait(&demo, &task.id, Duration::from_secs(10)).await?;
 //! assert_eq!(ended.status, Status::Failed);
@@ -84,7 +84,7 @@
 //! 3. Nothing below `http` knows a status code; nothing above `registry` writes a record.
 //! 4. The browsers' side is handed a [`TaskObserver`]: it cannot read output, stop or start.
 //! 5. Looking creates no owner and leaves nothing behind.
-//! 6. Every live task has someone bound to settle it: a process, or a handle whose drop settles.
+//! 6. Every live task has someone bound to settle it: a process, a terminal, or a handle whose drop settles.
 //! 7. The clock is handed in; only `clock` reads the machine's.
 
 pub mod clock;
@@ -101,7 +101,7 @@ mod sse;
 mod task;
 
 pub use self::{
-    id::{InvalidKind, InvalidSessionId, InvalidTaskId, Kind, Scope, SessionId, TaskId},
+    id::{InvalidKind, InvalidSessionId, InvalidTaskId, InvalidTerminalId, Kind, Scope, SessionId, TaskId, TerminalId},
     registry::{
         AccessError, Disposal, DoneTask, Kill, KillError, LaunchError, Launched, ListenerGuard, NewTask, Owner,
         Producer, Reading, Registry, StartError, Stop, StopError, StopReason, TaskHandle, TaskObserver,
@@ -111,5 +111,5 @@ pub use self::{
 
 /// The paths of the control API, for clients.
 pub mod paths {
-    pub use crate::http::route::{owner_path, tasks_path};
+    pub use crate::http::route::{owner_path, tasks_path, terminals_path};
 }

@@ -38,7 +38,7 @@ use crate::{
         stream,
     },
     hub::Hub,
-    producer::shell::Shells,
+    producer::{pty::Terminals, shell::Shells},
     registry::Registry,
     shutdown::{Phase, Shutdown, ShutdownTrigger},
 };
@@ -125,10 +125,13 @@ impl Server {
         let clock = Clock::system();
         let registry = Registry::new(clock.clone(), settings.limits);
         let shells = Shells::new(settings.grace);
+        let terminals =
+            Terminals::new(registry.clone(), settings.terminals, settings.grace, settings.limits.output_tail);
         let hub = Arc::new(Hub::new(Some(registry.observer()), clock, settings.heartbeat));
         let routes = Arc::new(Control {
             registry: registry.clone(),
             shells: shells.clone(),
+            terminals: terminals.clone(),
             shutdown: shutdown.clone(),
             request_timeout: settings.request_timeout,
             grace: settings.grace,
@@ -163,9 +166,12 @@ impl Server {
         let deadline = Instant::now() + settings.drain;
         tracing::info!(connections = connections.len(), "draining");
         let children = async {
-            let live = registry.close(settings.drain).await;
-            shells.close().await;
-            live
+            let tasks = async {
+                let live = registry.close(settings.drain).await;
+                shells.close().await;
+                live
+            };
+            tokio::join!(tasks, terminals.close_all()).0
         };
         // The control API still answers: that nothing starts any more, and how tasks end.
         let live = tokio::select! {

@@ -20,6 +20,7 @@ pub(super) fn serve(arguments: &ServeArguments, control: &ControlAddress) -> Res
     settings.limits.max_live_tasks = arguments.max_live_tasks;
     settings.limits.max_settled_tasks = arguments.max_settled_tasks;
     settings.limits.output_tail = arguments.output_tail;
+    settings.terminals.max_open = arguments.max_terminals;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     runtime.map_err(CommandError::System)?.block_on(async {
         let mut signal = shutdown::signals().map_err(CommandError::System)?;

@@ -1,6 +1,8 @@
 //! The producers' and agents' routes. They can run commands, so they are never reached by a page:
 //! only by a Unix socket that nobody but its owner can open.
 
+mod terminals;
+
 use std::{borrow::Cow, collections::BTreeMap, path::PathBuf, time::Duration};
 
 use hyper::{
@@ -17,7 +19,10 @@ use super::{
 };
 use crate::{
     id::{Kind, Scope, SessionId, TaskId},
-    producer::shell::{ShellCommand, Shells},
+    producer::{
+        pty::Terminals,
+        shell::{Shell, ShellCommand, Shells},
+    },
     registry::{Kill, NewTask, Reading, Registry},
     shutdown::{Phase, Shutdown},
     task::{Label, TaskView},
@@ -34,6 +39,7 @@ const DISPOSAL_MARGIN: Duration = Duration::from_secs(2);
 pub(crate) struct Control {
     pub(crate) registry: Registry,
     pub(crate) shells: Shells,
+    pub(crate) terminals: Terminals,
     pub(crate) shutdown: Shutdown,
     pub(crate) request_timeout: Duration,
     pub(crate) grace: Duration,
@@ -84,6 +90,9 @@ impl Control {
             (ControlRoute::Output(scope, id), Method::GET) => self.output(&scope, &id, &request).await,
             (ControlRoute::Owner(session), Method::DELETE) => Ok(self.dispose(&session).await),
             (ControlRoute::Owner(_), _) => not_allowed("DELETE"),
+            (ControlRoute::Terminals(session, route), method) => {
+                self.terminals_route(&session, route, &method, request).await
+            }
             (ControlRoute::Healthz, Method::GET) => Ok(plain("ok\n")),
             (ControlRoute::Readyz, Method::GET) => match self.shutdown.phase() {
                 Phase::Running => Ok(plain("ready\n")),
@@ -97,14 +106,9 @@ impl Control {
 
     async fn start(&self, scope: &Scope, request: Request<Incoming>) -> Result<Whole, Problem> {
         let start: Start = body::json(request, self.request_timeout).await?;
-        let (task, command) = start.checked()?;
-        let task = self.registry.start(scope, task, self.shells.bash(command))?;
-        let mut answer = as_json(StatusCode::CREATED, &task);
-        let location = format!("{}/{}", tasks_path(scope), task.id);
-        if let Ok(location) = HeaderValue::from_str(&location) {
-            answer.headers_mut().insert(header::LOCATION, location);
-        }
-        Ok(answer)
+        let (task, shell, command) = start.checked()?;
+        let task = self.registry.start(scope, task, self.shells.run(shell, command))?;
+        Ok(created(&format!("{}/{}", tasks_path(scope), task.id), &task))
     }
 
     async fn kill(&self, scope: &Scope, id: &TaskId, request: Request<Incoming>) -> Result<Whole, Problem> {
@@ -127,36 +131,49 @@ impl Control {
     }
 
     async fn dispose(&self, session: &SessionId) -> Whole {
-        self.registry.dispose_owner(session, self.grace + DISPOSAL_MARGIN).await;
+        let bound = self.grace + DISPOSAL_MARGIN;
+        let _ = tokio::time::timeout(bound, async {
+            tokio::join!(self.registry.dispose_owner(session, bound), self.terminals.gone(session));
+        })
+        .await;
         super::empty(StatusCode::NO_CONTENT)
     }
 }
 
 impl Start {
     /// What was asked for, if all of it makes sense.
-    fn checked(self) -> Result<(NewTask, ShellCommand), Problem> {
+    fn checked(self) -> Result<(NewTask, Shell, ShellCommand), Problem> {
         let Self { command, kind, cwd, env, label } = self;
-        let command = command.ok_or_else(|| Problem::field("command", "missing: what `bash -c` is to run"))?;
+        let command = command.ok_or_else(|| Problem::field("command", "missing: what the shell is to run"))?;
         let kind = kind.unwrap_or_else(Kind::bash);
-        if kind != Kind::bash() {
-            return Err(Problem::field("kind", format!("a command is run by kind bash, not by {kind}")));
-        }
-        if command.contains('\0') {
-            return Err(Problem::field("command", "a command has no NUL character"));
-        }
-        if let Some(name) = env.keys().find(|name| name.is_empty() || name.contains(['=', '\0'])) {
-            return Err(Problem::field(
-                "env",
-                format!("{name:?} is not a variable's name: it is empty, or has '=' or NUL"),
-            ));
-        }
-        if let Some((name, _)) = env.iter().find(|(_, value)| value.contains('\0')) {
-            return Err(Problem::field(format!("env.{name}"), "a variable's value has no NUL character"));
-        }
+        let shell = Shell::of(&kind)
+            .ok_or_else(|| Problem::field("kind", format!("a command is run by kind bash or pwsh, not by {kind}")))?;
+        check_command(&command)?;
+        check_variables(&env)?;
         let label = label.map_or_else(|| Label::from_command(&command), Ok);
         let label = label.map_err(|_| Problem::field("command", "a command has something to run in it"))?;
-        Ok((NewTask { kind, label }, ShellCommand { command, cwd, env }))
+        Ok((NewTask { kind, label }, shell, ShellCommand { command, cwd, env }))
     }
+}
+
+fn check_command(command: &str) -> Result<(), Problem> {
+    if command.contains('\0') {
+        return Err(Problem::field("command", "a command has no NUL character"));
+    }
+    Ok(())
+}
+
+fn check_variables(env: &BTreeMap<String, String>) -> Result<(), Problem> {
+    if let Some(name) = env.keys().find(|name| name.is_empty() || name.contains(['=', '\0'])) {
+        return Err(Problem::field(
+            "env",
+            format!("{name:?} is not a variable's name: it is empty, or has '=' or NUL"),
+        ));
+    }
+    if let Some((name, _)) = env.iter().find(|(_, value)| value.contains('\0')) {
+        return Err(Problem::field(format!("env.{name}"), "a variable's value has no NUL character"));
+    }
+    Ok(())
 }
 
 /// What a model reads, with what is missing said where it is missing.
@@ -178,6 +195,14 @@ fn wait(query: &str) -> Result<Duration, Problem> {
         return Err(Problem::field("wait", format!("at most {}s, then ask again", MAX_WAIT.as_secs())));
     }
     Ok(wait)
+}
+
+fn created(path: &str, value: &impl Serialize) -> Whole {
+    let mut answer = as_json(StatusCode::CREATED, value);
+    if let Ok(location) = HeaderValue::from_str(path) {
+        answer.headers_mut().insert(header::LOCATION, location);
+    }
+    answer
 }
 
 fn as_json(status: StatusCode, value: &impl Serialize) -> Whole {

@@ -3,3 +3,6 @@
 mod support;
 
 mod main_job;
+mod pwsh;
+mod terminals;
+mod terminals_end;

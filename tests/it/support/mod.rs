@@ -2,6 +2,7 @@
 
 pub(crate) mod http;
 pub(crate) mod sse;
+pub(crate) mod terminal;
 
 use std::{
     io::{BufRead, BufReader},
@@ -48,6 +49,15 @@ impl Gateway {
         let folder = tempfile::tempdir().unwrap();
         let mut command = tasklight();
         command.args(["serve", "--listen", "127.0.0.1:0", "--control"]).arg(socket_of(folder.path())).args(flags);
+        Self::spawn(command, folder)
+    }
+
+    /// A gateway with variables of its own.
+    pub(crate) fn with_environment(variables: &[(&str, &str)]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = tasklight();
+        command.args(["serve", "--listen", "127.0.0.1:0", "--control"]).arg(socket_of(folder.path()));
+        command.envs(variables.iter().copied());
         Self::spawn(command, folder)
     }
 

@@ -1,0 +1,96 @@
+//! The routes of terminals: open, look, send, resize, close.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use hyper::{Method, Request, StatusCode, body::Incoming};
+use serde::Deserialize;
+
+use super::{Control, as_json, check_command, check_variables, created};
+use crate::{
+    http::{
+        Whole, body, empty,
+        problem::Problem,
+        route::{TerminalRoute, tasks_path, terminals_path},
+    },
+    id::{Scope, SessionId, TerminalId},
+    producer::pty::{Extent, Input, Opening, Size, Wait},
+};
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Open {
+    command: Option<String>,
+    cwd: Option<PathBuf>,
+    #[serde(default)]
+    env: BTreeMap<String, String>,
+    rows: Option<Extent>,
+    cols: Option<Extent>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Send {
+    text: String,
+    enter: Option<bool>,
+    #[serde(default)]
+    wait: Wait,
+}
+
+impl Control {
+    pub(super) async fn terminals_route(
+        &self,
+        session: &SessionId,
+        route: TerminalRoute,
+        method: &Method,
+        request: Request<Incoming>,
+    ) -> Result<Whole, Problem> {
+        let not_allowed = |allow| Err(Problem::MethodNotAllowed { allow });
+        match (route, method) {
+            (TerminalRoute::All, &Method::GET) => Ok(as_json(StatusCode::OK, &self.terminals.list(session))),
+            (TerminalRoute::All, &Method::POST) => self.open_terminal(session, request).await,
+            (TerminalRoute::All, _) => not_allowed("GET, POST"),
+            (TerminalRoute::One(id), &Method::GET) => Ok(as_json(StatusCode::OK, &self.terminals.get(session, id)?)),
+            (TerminalRoute::One(id), &Method::DELETE) => {
+                self.terminals.close(session, id).await?;
+                Ok(empty(StatusCode::NO_CONTENT))
+            }
+            (TerminalRoute::One(_), _) => not_allowed("GET, DELETE"),
+            (TerminalRoute::Send(id), &Method::POST) => self.send(session, id, request).await,
+            (TerminalRoute::Resize(id), &Method::POST) => {
+                let size: Size = body::json(request, self.request_timeout).await?;
+                Ok(as_json(StatusCode::OK, &self.terminals.resize(session, id, size)?))
+            }
+            (TerminalRoute::Send(_) | TerminalRoute::Resize(_), _) => not_allowed("POST"),
+        }
+    }
+
+    async fn open_terminal(&self, session: &SessionId, request: Request<Incoming>) -> Result<Whole, Problem> {
+        let open: Open = body::json_or_default(request, self.request_timeout).await?;
+        let terminal = self.terminals.open(session, &open.checked()?)?;
+        Ok(created(&format!("{}/{}", terminals_path(session), terminal.id), &terminal))
+    }
+
+    async fn send(&self, session: &SessionId, id: TerminalId, request: Request<Incoming>) -> Result<Whole, Problem> {
+        let Send { text, enter, wait } = body::json(request, self.request_timeout).await?;
+        let input = Input { text, enter: enter.unwrap_or(true) };
+        let task = self.terminals.send(session, id, &input, wait)?;
+        Ok(created(&format!("{}/{}", tasks_path(&Scope::Session(session.clone())), task.id), &task))
+    }
+}
+
+impl Open {
+    /// What was asked for, if all of it makes sense.
+    fn checked(self) -> Result<Opening, Problem> {
+        let Self { command, cwd, env, rows, cols } = self;
+        if let Some(command) = &command {
+            check_command(command)?;
+            if command.trim().is_empty() {
+                return Err(Problem::field("command", "a command has something to run in it"));
+            }
+        }
+        check_variables(&env)?;
+        let Size { rows: usual_rows, cols: usual_cols } = Size::DEFAULT;
+        let size = Size { rows: rows.unwrap_or(usual_rows), cols: cols.unwrap_or(usual_cols) };
+        Ok(Opening { command, cwd, env, size })
+    }
+}
