@@ -11,6 +11,7 @@ use hyper::{
     header::{self, HeaderValue},
 };
 use serde::{Deserialize, Serialize};
+use tokio::time::{Instant, timeout_at};
 
 use super::{
     Whole, body, json,
@@ -31,7 +32,7 @@ use crate::{
 /// The longest that a read is held.
 const MAX_WAIT: Duration = Duration::from_mins(10);
 
-/// How much longer than the grace a disposal waits for its tasks.
+/// How much longer than the grace is waited for what was asked to end.
 const DISPOSAL_MARGIN: Duration = Duration::from_secs(2);
 
 /// What the routes act on.
@@ -132,10 +133,9 @@ impl Control {
 
     async fn dispose(&self, session: &SessionId) -> Whole {
         let bound = self.grace + DISPOSAL_MARGIN;
-        let _ = tokio::time::timeout(bound, async {
-            tokio::join!(self.registry.dispose_owner(session, bound), self.terminals.gone(session));
-        })
-        .await;
+        let deadline = Instant::now() + bound;
+        self.registry.dispose_owner(session, bound).await;
+        let _ = timeout_at(deadline, self.terminals.gone(session)).await;
         super::empty(StatusCode::NO_CONTENT)
     }
 }
@@ -146,8 +146,12 @@ impl Start {
         let Self { command, kind, cwd, env, label } = self;
         let command = command.ok_or_else(|| Problem::field("command", "missing: what the shell is to run"))?;
         let kind = kind.unwrap_or_else(Kind::bash);
-        let shell = Shell::of(&kind)
-            .ok_or_else(|| Problem::field("kind", format!("a command is run by kind bash or pwsh, not by {kind}")))?;
+        let shell = Shell::of(&kind).ok_or_else(|| {
+            Problem::field(
+                "kind",
+                format!("a command is run by kind bash or pwsh, not by {kind}; for a pty, open a terminal"),
+            )
+        })?;
         check_command(&command)?;
         check_variables(&env)?;
         let label = label.map_or_else(|| Label::from_command(&command), Ok);

@@ -3,7 +3,8 @@
 //! Promises:
 //! - That it exited is seen before it is reaped, so that until [`Leader::reap`] its number is
 //!   nobody else's.
-//! - Dropped before it was reaped, it is killed and reaped: no child and no zombie stays behind.
+//! - Dropped before it was reaped, it is killed and reaped: no child and no zombie stays behind,
+//!   but for one that has become another user's.
 //!
 //! Never here: its group, its output.
 
@@ -36,8 +37,9 @@ impl Leader {
         match eye() {
             Ok((pid, exited)) => Ok(Self { child, pid, exited, reaped: false }),
             Err(error) => {
-                let _ = child.kill();
-                let _ = child.wait();
+                if child.kill().is_ok() {
+                    let _ = child.wait();
+                }
                 Err(error)
             }
         }
@@ -66,9 +68,8 @@ impl Leader {
 
 impl Drop for Leader {
     fn drop(&mut self) {
-        if !self.reaped {
-            let _ = self.child.kill();
-            // Killed, so this takes a moment at most.
+        // Killed, it takes a moment at most to reap; what may not be killed could take for ever.
+        if !self.reaped && self.child.kill().is_ok() {
             let _ = self.reap();
         }
     }

@@ -13,6 +13,37 @@
 //!   gateway; and all that runs in it ends with it.
 //!
 //! Never here: what the bytes mean. Escape sequences pass as they are; there is no screen.
+//!
+//! ```
+//! use tasklight::{
+//!     Registry, Scope, SessionId,
+//!     clock::Clock,
+//!     config::{RegistryLimits, TerminalLimits},
+//!     producer::pty::{Input, Opening, Size, Terminals, Wait},
+//! };
+//! use std::{collections::BTreeMap, time::Duration};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let registry = Registry::new(Clock::system(), RegistryLimits::default());
+//! let grace = Duration::from_secs(3);
+//! let terminals = Terminals::new(registry.clone(), TerminalLimits::default(), grace, 256 * 1024);
+//! let demo = SessionId::new("demo")?;
+//!
+//! let command = Some("read -r name; echo hello, $name".to_owned());
+//! let opening = Opening { command, cwd: None, env: BTreeMap::new(), size: Size::DEFAULT };
+//! let terminal = terminals.open(&demo, &opening)?;
+//! let input = Input { text: "world".into(), enter: true };
+//! let task = terminals.send(&demo, terminal.id, &input, Wait::default())?;
+//!
+//! let scope = Scope::Session(demo);
+//! let ended = registry.wait(&scope, &task.id, Duration::from_secs(10)).await?;
+//! assert_eq!(ended.detail.as_deref(), Some("session exited: exit code: 0"));
+//! assert!(registry.read(&scope, &task.id)?.text.ends_with("hello, world\r\n"));
+//! terminals.close_all().await;
+//! # Ok(())
+//! # }
+//! ```
 
 mod bounded;
 mod error;
@@ -170,7 +201,8 @@ impl Terminals {
         self.find(session, id).map(|terminal| terminal.view())
     }
 
-    /// Types a text, and returns the task that follows what comes of it.
+    /// Types a text, and returns the task that follows what comes of it. Its label is the
+    /// terminal's id and the text; while a program reads a password, `(not shown)`.
     ///
     /// The task shows first what the terminal put out since the last send. It ends `completed`
     /// with `wait: idle` or `wait: timeout`, or as the terminal's process ends meanwhile:

@@ -82,18 +82,44 @@ fn a_send_ends_with_the_terminals_process() {
 }
 
 #[test]
-fn at_the_timeout_the_wait_is_over_and_the_next_send_shows_what_came_since() {
-    let gateway = Gateway::with(&["--output-tail", "1000"]);
-    let terminal =
-        Terminal::open(&gateway, "demo", "for i in {1..1000}; do echo tick-$i; sleep 0.01; done; sleep 1000");
-    let sent = terminal.send(json!({ "text": "", "wait": { "timeoutMs": 300 } }));
-    assert_eq!(sent.end(), ("completed", "wait: timeout"));
-    assert!(sent.text.contains("tick-1\r\n"), "{sent:?}");
-    // Every line is shown, or said to be gone, in order and once.
-    let last = |text: &str| text.rsplit("tick-").next().unwrap().trim().parse::<u32>().unwrap();
-    let sent = terminal.send(json!({ "text": "", "enter": false, "wait": { "idleMs": 3_000 } }));
-    assert!(sent.text.contains("bytes of older output are gone]\n"), "{sent:?}");
-    assert_eq!(last(&sent.text), 1_000);
+fn at_the_timeout_the_wait_is_over_and_the_next_send_goes_on_where_it_ended() {
+    let gateway = Gateway::start();
+    let terminal = Terminal::open(&gateway, "demo", "while :; do echo tick-$((++i)); sleep 0.005; done");
+    let mut all = String::new();
+    for _ in 0..3 {
+        let sent = terminal.send(json!({ "text": "", "enter": false, "wait": { "timeoutMs": 300 } }));
+        assert_eq!(sent.end(), ("completed", "wait: timeout"));
+        all.push_str(&sent.text);
+    }
+    all.push_str(&terminal.hear("tick-"));
+    // Each line once, in order; the last one may not be whole.
+    let whole = all.rsplit_once("\r\n").unwrap().0;
+    for (at, line) in whole.split("\r\n").enumerate() {
+        assert_eq!(line, format!("tick-{}", at + 1), "{all:?}");
+    }
+}
+
+#[test]
+fn what_is_typed_for_a_password_is_not_in_the_label() {
+    let gateway = Gateway::start();
+    let terminal = Terminal::open(&gateway, "demo", "read -rsp password: word; echo; echo got ${#word}");
+    terminal.hear("password:");
+    let sent = terminal.send(json!({ "text": "hunter2" }));
+    assert_eq!(sent.task["label"], "term-1: (not shown)");
+    assert!(sent.text.contains("got 7") && !sent.text.contains("hunter2"), "{sent:?}");
+}
+
+#[test]
+fn a_send_that_is_not_admitted_leaves_the_terminal_free() {
+    let gateway = Gateway::with(&["--max-live-tasks", "1"]);
+    let terminal = Terminal::open(&gateway, "demo", "cat");
+    let task = gateway.run("demo", "sleep 1000");
+    terminal.ask("POST", "/send", Some(json!({ "text": "a" }))).problem(429);
+    terminal.kill(&task);
+    gateway.ended("demo", "bash-1");
+    let sent = terminal.send(json!({ "text": "b", "wait": { "idleMs": 200 } }));
+    assert_eq!(sent.end(), ("completed", "wait: idle"));
+    assert!(!sent.text.contains('a'), "nothing was typed before: {sent:?}");
 }
 
 #[test]
@@ -131,7 +157,7 @@ fn a_kill_is_ctrl_c_and_the_terminal_stays_usable() {
     assert!(problem["detail"].as_str().unwrap().starts_with("pty-1 is still being sent to term-1"), "{problem}");
 
     terminal.kill(&task);
-    assert_eq!(terminal.ended(&task).end(), ("killed", "signal: SIGINT"));
+    assert_eq!(terminal.ended(&task).end(), ("killed", "Ctrl-C"));
     assert_eq!(terminal.view().get("task"), None);
     let after = terminal.type_until("echo back-$((1 + 1))", "back-2");
     assert!(!after.contains("on-2"), "{after:?}");
@@ -144,7 +170,7 @@ fn a_job_that_does_not_heed_ctrl_c_is_killed_after_the_grace_and_the_shell_is_no
     let task = terminal.start(json!({ "text": "(trap '' INT; echo deaf-$((1 + 1)); while :; do sleep 1; done)" }));
     terminal.read_until(&task, "deaf-2");
     terminal.kill(&task);
-    assert_eq!(terminal.ended(&task).end(), ("killed", "signal: SIGKILL"));
+    assert_eq!(terminal.ended(&task).end(), ("killed", "Ctrl-C, then SIGKILL"));
     terminal.type_until("echo back-$((1 + 1))", "back-2");
 }
 
@@ -154,12 +180,12 @@ fn a_text_that_nothing_reads_is_not_called_sent_and_can_be_interrupted() {
     let terminal = Terminal::open(&gateway, "demo", "stty raw -echo; echo ready; exec sleep 1000");
     terminal.hear("ready");
     let long = "x".repeat(60_000);
-    let sent = terminal.send(json!({ "text": long, "wait": { "idleMs": 10, "timeoutMs": 300 } }));
+    let sent = terminal.send(json!({ "text": &long, "wait": { "idleMs": 10, "timeoutMs": 300 } }));
     assert_eq!(sent.task["status"], "failed");
     assert!(sent.end().1.starts_with("wait: timeout ("), "{:?}", sent.end());
     assert_eq!(sent.task["label"].as_str().unwrap().len(), 4_096);
 
-    let task = terminal.start(json!({ "text": "y" }));
+    let task = terminal.start(json!({ "text": long }));
     terminal.kill(&task);
     assert_eq!(terminal.ended(&task).end(), ("killed", "session exited: signal: SIGINT"));
 }

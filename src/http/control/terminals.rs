@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 use hyper::{Method, Request, StatusCode, body::Incoming};
 use serde::Deserialize;
 
-use super::{Control, as_json, check_command, check_variables, created};
+use super::{Control, DISPOSAL_MARGIN, as_json, check_command, check_variables, created};
 use crate::{
     http::{
         Whole, body, empty,
@@ -50,10 +50,7 @@ impl Control {
             (TerminalRoute::All, &Method::POST) => self.open_terminal(session, request).await,
             (TerminalRoute::All, _) => not_allowed("GET, POST"),
             (TerminalRoute::One(id), &Method::GET) => Ok(as_json(StatusCode::OK, &self.terminals.get(session, id)?)),
-            (TerminalRoute::One(id), &Method::DELETE) => {
-                self.terminals.close(session, id).await?;
-                Ok(empty(StatusCode::NO_CONTENT))
-            }
+            (TerminalRoute::One(id), &Method::DELETE) => self.close_terminal(session, id).await,
             (TerminalRoute::One(_), _) => not_allowed("GET, DELETE"),
             (TerminalRoute::Send(id), &Method::POST) => self.send(session, id, request).await,
             (TerminalRoute::Resize(id), &Method::POST) => {
@@ -68,6 +65,16 @@ impl Control {
         let open: Open = body::json_or_default(request, self.request_timeout).await?;
         let terminal = self.terminals.open(session, &open.checked()?)?;
         Ok(created(&format!("{}/{}", terminals_path(session), terminal.id), &terminal))
+    }
+
+    /// 204 when nothing is left of it; 202 where that takes longer than it should, since something
+    /// in it is another user's.
+    async fn close_terminal(&self, session: &SessionId, id: TerminalId) -> Result<Whole, Problem> {
+        let closed = self.terminals.close(session, id);
+        match tokio::time::timeout(self.grace + DISPOSAL_MARGIN, closed).await {
+            Ok(closed) => closed.map(|()| empty(StatusCode::NO_CONTENT)).map_err(Problem::from),
+            Err(_) => Ok(as_json(StatusCode::ACCEPTED, &self.terminals.get(session, id)?)),
+        }
     }
 
     async fn send(&self, session: &SessionId, id: TerminalId, request: Request<Incoming>) -> Result<Whole, Problem> {

@@ -14,7 +14,7 @@ use pty_process::blocking;
 use rustix::{
     fs::{OFlags, fcntl_getfl, fcntl_setfl},
     process::{Signal, kill_process_group},
-    termios::tcgetpgrp,
+    termios::{LocalModes, tcgetattr, tcgetpgrp},
 };
 use tokio::io::{Interest, unix::AsyncFd};
 
@@ -44,6 +44,16 @@ impl Pty {
     /// Tells the terminal its size, and the programs in it by SIGWINCH.
     pub(super) fn resize(&self, size: Size) -> io::Result<()> {
         self.0.get_ref().resize(size.into()).map_err(into_io)
+    }
+
+    /// Whether a program reads a line without showing it, as passwords are read: lines are on and
+    /// echo is off. (An editor of lines has both off, and echoes itself.)
+    pub(super) fn hides_what_is_typed(&self) -> bool {
+        // On Linux this side tells what the programs' side is set to (ioctl_tty(2)).
+        tcgetattr(self.0.get_ref()).is_ok_and(|terminal| {
+            let modes = terminal.local_modes;
+            modes.contains(LocalModes::ICANON) && !modes.contains(LocalModes::ECHO)
+        })
     }
 
     /// The next output; an error once no process has the terminal open any more. Safe to drop:
@@ -111,11 +121,11 @@ impl Process {
         Ok(Self { members: Members::led_by(leader), pty: Arc::new(pty) })
     }
 
-    /// Types Ctrl-C. Where the terminal takes no more input, the foreground is interrupted by
-    /// signal, which is what Ctrl-C would have come to.
-    pub(super) fn interrupt(&self) {
+    /// Types Ctrl-C. Where nobody reads what was typed before, it would only wait behind that:
+    /// then the foreground gets the signal that Ctrl-C usually comes to.
+    pub(super) fn interrupt(&self, is_read: bool) {
         const CTRL_C: &[u8] = b"\x03";
-        if self.pty.write_now(CTRL_C).is_err() {
+        if !is_read || self.pty.write_now(CTRL_C).is_err() {
             self.signal_foreground(Signal::INT);
         }
     }

@@ -147,7 +147,7 @@ impl Supervisor {
     /// Somebody wants an end of what was sent, not of the terminal.
     fn interrupt(&mut self) {
         if let Some(live) = &mut self.live {
-            self.process.interrupt();
+            self.process.interrupt(live.unsent().is_empty());
             live.interrupted(self.grace);
         }
     }
@@ -183,8 +183,8 @@ impl Supervisor {
 
     fn settle_interrupted(&mut self) {
         let forced = self.live.as_ref().is_some_and(|live| live.follow().interruption == Interruption::Forced);
-        let signal = if forced { "signal: SIGKILL" } else { "signal: SIGINT" };
-        self.settle(Outcome::new(End::Killed).with_detail(signal));
+        let what_it_took = if forced { "Ctrl-C, then SIGKILL" } else { "Ctrl-C" };
+        self.settle(Outcome::new(End::Killed).with_detail(what_it_took));
     }
 
     fn settle(&mut self, outcome: Outcome) {

@@ -99,8 +99,9 @@ impl Terminal {
     /// Starts the task that types the text and follows what comes of it.
     pub(super) fn send(&self, text: &str, typed: Bytes, wait: Wait) -> Result<TaskView, TerminalError> {
         let claim = self.claim()?;
-        let label =
-            label(self.id, text).map_err(|error| LaunchError::Field { field: "text", problem: error.to_string() })?;
+        let hidden = self.pty.upgrade().is_some_and(|pty| pty.hides_what_is_typed());
+        let label = label(self.id, if hidden { "(not shown)" } else { text });
+        let label = label.map_err(|error| LaunchError::Field { field: "text", problem: error.to_string() })?;
         let send = Send { claim, sends: self.sends.clone(), typed, wait };
         Ok(self.owner.start(NewTask { kind: Kind::pty(), label }, send)?)
     }
