@@ -56,6 +56,9 @@ pub struct Settings {
     /// How long a peer may take to send a request's head or body. 10 s: it is a few hundred
     /// bytes.
     pub request_timeout: Duration,
+    /// A peer that takes nothing for this long is dropped, by the kernel (`TCP_USER_TIMEOUT`,
+    /// tcp(7)). 30 s: twice the heartbeat, so that one that vanished is noticed at its second.
+    pub peer_timeout: Duration,
     /// How long a shutdown may take in all. 10 s: what service managers and containers grant
     /// before they kill.
     pub drain: Duration,
@@ -76,6 +79,7 @@ impl Settings {
             control,
             heartbeat: Duration::from_secs(15),
             request_timeout: Duration::from_secs(10),
+            peer_timeout: Duration::from_secs(30),
             drain: Duration::from_secs(10),
             grace: Duration::from_secs(3),
             limits: RegistryLimits::default(),

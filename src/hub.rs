@@ -332,3 +332,216 @@ impl Drop for Subscription {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        pin::pin,
+        task::{Context, Poll, Waker},
+    };
+
+    use super::*;
+    use crate::{
+        config::RegistryLimits,
+        id::{Kind, Scope},
+        registry::{LaunchError, Launched, NewTask, Producer, Registry, Stop, StopError, StopReason, TaskHandle},
+        task::{End, Label, Outcome},
+    };
+
+    const HEARTBEAT: Duration = Duration::from_secs(15);
+
+    struct Idle(std::sync::mpsc::Sender<TaskHandle>);
+
+    impl Stop for Idle {
+        fn stop(&self, _: &StopReason) -> Result<(), StopError> {
+            Ok(())
+        }
+    }
+
+    impl Producer for Idle {
+        fn launch(self) -> Result<Launched, LaunchError> {
+            let handles = self.0.clone();
+            Ok(Launched::new(self, move |task| handles.send(task).unwrap()))
+        }
+    }
+
+    fn started(registry: &Registry, scope: &Scope) -> TaskHandle {
+        let (sender, handles) = std::sync::mpsc::channel();
+        let task = NewTask { kind: Kind::bash(), label: Label::new("work").unwrap() };
+        registry.start(scope, task, Idle(sender)).unwrap();
+        handles.recv().unwrap()
+    }
+
+    fn watched() -> (Registry, Hub, Clock) {
+        let clock = Clock::manual(UnixMillis(1_000));
+        let registry = Registry::new(clock.clone(), RegistryLimits::default());
+        let hub = Hub::new(Some(registry.observer()), clock.clone(), HEARTBEAT);
+        (registry, hub, clock)
+    }
+
+    fn session(name: &str) -> SessionId {
+        SessionId::new(name).unwrap()
+    }
+
+    fn ready(subscription: &mut Subscription) -> Option<News> {
+        match pin!(subscription.next()).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(news) => Some(news),
+            Poll::Pending => None,
+        }
+    }
+
+    fn event(news: Option<News>) -> String {
+        let Some(News::List(frame)) = news else { panic!("{news:?} is not a list") };
+        String::from_utf8(frame.event().to_vec()).unwrap()
+    }
+
+    #[test]
+    fn the_last_subscriber_of_a_session_takes_its_slot_away() {
+        let (registry, hub, _) = watched();
+        let mut all: Vec<_> = (0..10_000).map(|n| hub.subscribe(session(&format!("s{n}")))).collect();
+        all.extend((0..10_000).map(|n| hub.subscribe(session(&format!("s{n}")))));
+        assert_eq!(hub.watched(), 10_000);
+        all.truncate(10_000);
+        assert_eq!(hub.watched(), 10_000);
+        drop(all);
+        assert_eq!(hub.watched(), 0);
+        assert_eq!(registry.size(), (0, 0), "looking created no owner");
+    }
+
+    #[test]
+    fn subscribers_that_leave_at_once_leave_no_slot() {
+        let (_registry, hub, _) = watched();
+        for _ in 0..500 {
+            let pair = [hub.subscribe(session("a")), hub.subscribe(session("a"))];
+            std::thread::scope(|threads| {
+                for subscription in pair {
+                    threads.spawn(|| drop(subscription));
+                }
+            });
+            assert_eq!(hub.watched(), 0);
+        }
+    }
+
+    #[test]
+    fn one_change_is_one_frame_that_all_subscribers_share() {
+        let (registry, hub, _) = watched();
+        let a = Scope::Session(session("a"));
+        let mut subscribers: Vec<_> = (0..3).map(|_| hub.subscribe(session("a"))).collect();
+        for subscriber in &mut subscribers {
+            assert!(subscriber.baseline().is_empty());
+        }
+        let _task = started(&registry, &a);
+        let frames = subscribers.iter_mut().map(|subscriber| match ready(subscriber) {
+            Some(News::List(frame)) => frame.chunk(),
+            other => panic!("{other:?}"),
+        });
+        let frames: Vec<_> = frames.collect();
+        assert!(frames.iter().all(|frame| frame.as_ptr() == frames[0].as_ptr()), "the same bytes");
+        assert!(subscribers.iter_mut().all(|subscriber| ready(subscriber).is_none()));
+    }
+
+    #[test]
+    fn a_late_subscriber_skips_to_the_newest_list() {
+        let (registry, hub, _) = watched();
+        let a = Scope::Session(session("a"));
+        let mut late = hub.subscribe(session("a"));
+        late.baseline();
+        for _ in 0..100 {
+            started(&registry, &a).settle(Outcome::new(End::Completed));
+        }
+        let newest = event(ready(&mut late));
+        assert!(newest.contains("bash-100") && ready(&mut late).is_none());
+    }
+
+    #[test]
+    fn a_change_between_subscribing_and_the_baseline_is_told_once() {
+        let (registry, hub, _) = watched();
+        let mut subscriber = hub.subscribe(session("a"));
+        let _task = started(&registry, &Scope::Session(session("a")));
+        assert!(!subscriber.baseline().is_empty());
+        assert!(ready(&mut subscriber).is_none());
+    }
+
+    #[test]
+    fn a_list_that_came_and_went_unseen_says_nothing() {
+        let (registry, hub, _) = watched();
+        let a = session("a");
+        let mut subscriber = hub.subscribe(a.clone());
+        subscriber.baseline();
+        let _task = started(&registry, &Scope::Session(a.clone()));
+        let mut disposal = pin!(registry.dispose_owner(&a, Duration::ZERO));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(disposal.as_mut());
+        assert!(ready(&mut subscriber).is_none());
+    }
+
+    #[test]
+    fn an_unowned_change_reaches_every_slot_and_an_owned_one_only_its_own() {
+        let (registry, hub, _) = watched();
+        let mut both = [hub.subscribe(session("a")), hub.subscribe(session("b"))];
+        for subscriber in &mut both {
+            subscriber.baseline();
+        }
+        let _unowned = started(&registry, &Scope::Unowned);
+        assert!(both.iter_mut().all(|subscriber| ready(subscriber).is_some()));
+        let _owned = started(&registry, &Scope::Session(session("a")));
+        assert_eq!(both.map(|mut subscriber| ready(&mut subscriber).is_some()), [true, false]);
+    }
+
+    #[test]
+    fn the_empty_list_resets_the_id_and_others_bear_the_clock() {
+        let (registry, hub, clock) = watched();
+        let a = session("a");
+        let mut subscriber = hub.subscribe(a.clone());
+        subscriber.baseline();
+        clock.set(UnixMillis(5_000));
+        started(&registry, &Scope::Session(a.clone())).settle(Outcome::new(End::Completed));
+        assert!(event(ready(&mut subscriber)).starts_with("id: 5000\ndata: [{"));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(registry.dispose_owner(&a, Duration::ZERO));
+        assert_eq!(event(ready(&mut subscriber)), "id:\ndata: []\n\n");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_ticker_beats_for_silent_slots_only() {
+        let (registry, hub, _) = watched();
+        let hub = Arc::new(hub);
+        let ticker = tokio::spawn({
+            let hub = Arc::clone(&hub);
+            async move { hub.beat().await }
+        });
+        let (mut silent, mut busy) = (hub.subscribe(session("silent")), hub.subscribe(session("busy")));
+        silent.baseline();
+        busy.baseline();
+        let start = Instant::now();
+        let changes = async {
+            for _ in 0..4 {
+                tokio::time::sleep(Duration::from_secs(10)).await;
+                started(&registry, &Scope::Session(session("busy"))).settle(Outcome::new(End::Completed));
+                assert!(matches!(busy.next().await, News::List(_)));
+            }
+        };
+        let beats = async {
+            for beat in 1..=2 {
+                assert!(matches!(silent.next().await, News::Beat(_)));
+                let silence = start.elapsed();
+                assert!(silence >= HEARTBEAT * beat && silence <= (HEARTBEAT + Duration::from_secs(1)) * beat);
+            }
+        };
+        tokio::join!(changes, beats);
+        assert!(ready(&mut busy).is_none(), "it was never silent for so long");
+        ticker.abort();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_hub_without_a_registry_serves_streams_that_only_beat() {
+        let hub = Hub::new(None, Clock::system(), HEARTBEAT);
+        let mut subscriber = hub.subscribe(session("a"));
+        assert!(subscriber.baseline().is_empty());
+        assert_eq!(hub.list(&session("a")), "[]");
+        tokio::select! {
+            news = subscriber.next() => assert!(matches!(news, News::Beat(_))),
+            never = hub.beat() => match never {},
+        }
+    }
+}

@@ -113,3 +113,7 @@ pub use self::{
 pub mod paths {
     pub use crate::http::route::{owner_path, tasks_path, terminals_path};
 }
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -49,8 +49,6 @@ const BACKLOG: u32 = 4_096;
 /// How much of a stream the kernel holds that the peer was not sent yet. Its default lets a peer
 /// that does not read pin megabytes of old lists.
 const NOT_SENT_LOW_WATER: u32 = 16 * 1024;
-/// How long the kernel waits for a peer that takes nothing, before it drops the connection.
-const USER_TIMEOUT: Duration = Duration::from_secs(30);
 /// The largest head of a request, in bytes; hyper answers a larger one 431.
 const MAX_HEAD: usize = 16 * 1024;
 /// The pause after an accept that failed for want of descriptors or memory.
@@ -107,8 +105,8 @@ impl Server {
     /// See [`BindError`].
     pub fn bind(settings: Settings) -> Result<Self, BindError> {
         let control = ControlSocket::bind(&settings.control)?;
-        let browsers =
-            listen(settings.listen).map_err(|source| BindError::Listen { address: settings.listen, source })?;
+        let browsers = listen(settings.listen, settings.peer_timeout)
+            .map_err(|source| BindError::Listen { address: settings.listen, source })?;
         Ok(Self { settings, browsers, control })
     }
 
@@ -187,14 +185,14 @@ impl Server {
 }
 
 /// Listens with what every accepted socket inherits on Linux (tcp(7)).
-fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+fn listen(address: SocketAddr, peer_timeout: Duration) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     socket.set_reuseaddr(true)?;
     // A frame is one write: holding it back for more gains nothing.
     socket.set_nodelay(true)?;
     let options = SockRef::from(&socket);
     options.set_tcp_notsent_lowat(NOT_SENT_LOW_WATER)?;
-    options.set_tcp_user_timeout(Some(USER_TIMEOUT))?;
+    options.set_tcp_user_timeout(Some(peer_timeout))?;
     socket.bind(address)?;
     socket.listen(BACKLOG)
 }

@@ -126,6 +126,9 @@ pub(crate) struct ServeArguments {
     /// How long a client may take to send a request
     #[arg(long, env = "TASKLIGHT_REQUEST_TIMEOUT", value_name = "TIME", default_value = "10s", value_parser = positive)]
     pub(crate) request_timeout: Duration,
+    /// A stream's reader that takes nothing for this long is dropped
+    #[arg(long, env = "TASKLIGHT_PEER_TIMEOUT", value_name = "TIME", default_value = "30s", value_parser = positive)]
+    pub(crate) peer_timeout: Duration,
     /// From SIGTERM to SIGKILL, for each process
     #[arg(long, env = "TASKLIGHT_GRACE", value_name = "TIME", default_value = "3s", value_parser = positive)]
     pub(crate) grace: Duration,
@@ -234,8 +237,8 @@ impl SessionArgument {
 pub(crate) struct ScopeArguments {
     #[command(flatten)]
     session: SessionArgument,
-    /// The tasks that belong to no session, and show in every one
-    #[arg(long, conflicts_with = "session")]
+    /// The tasks that belong to no session, and show in every one; --session does not matter then
+    #[arg(long)]
     unowned: bool,
 }
 

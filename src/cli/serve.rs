@@ -15,6 +15,7 @@ pub(super) fn serve(arguments: &ServeArguments, control: &ControlAddress) -> Res
     let mut settings = Settings::new(arguments.listen, control.path().to_owned());
     settings.heartbeat = arguments.heartbeat;
     settings.request_timeout = arguments.request_timeout;
+    settings.peer_timeout = arguments.peer_timeout;
     settings.grace = arguments.grace;
     settings.drain = arguments.drain;
     settings.limits.max_live_tasks = arguments.max_live_tasks;

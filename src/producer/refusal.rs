@@ -31,7 +31,7 @@ pub(super) fn of_spawn(
         return LaunchError::Field { field: "env.PATH", problem: format!("{program} is in none of these folders") };
     }
     if kind == io::ErrorKind::NotFound {
-        let problem = format!("{program} is not installed where the gateway runs, or not in its PATH");
+        let problem = format!("{program} is not installed where the gateway runs");
         return LaunchError::Field { field: asked_by, problem };
     }
     if kind == io::ErrorKind::ArgumentListTooLong {

@@ -1,8 +1,24 @@
 //! What the program does, seen from outside: the real binary, real sockets, real processes.
 
+#![allow(
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    clippy::missing_panics_doc,
+    clippy::format_push_string,
+    clippy::print_stdout,
+    clippy::too_many_lines,
+    reason = "a test fails by panicking, and says its figures"
+)]
+
 mod support;
 
+mod children;
+mod cli;
+mod control;
+mod load;
 mod main_job;
 mod pwsh;
+mod registry;
+mod stream;
 mod terminals;
 mod terminals_end;

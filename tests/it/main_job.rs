@@ -29,14 +29,14 @@ fn curl_opened_before_the_task_sees_its_start_its_end_and_the_empty_list() {
         (id, serde_json::from_str(data).unwrap())
     };
 
-    gateway.run("demo", "sleep 0.2; exit 3");
+    gateway.run("demo", "sleep 1; exit 3");
     let (id, started) = event();
     assert!(id.strip_prefix("id: ").unwrap().parse::<u64>().unwrap() > 1_700_000_000_000);
     assert_eq!(started.as_array().unwrap().len(), 1);
     assert_eq!(fields(&started[0]), BTreeSet::from(["id", "kind", "label", "startedAt", "status"]));
     assert_eq!(started[0]["id"], "bash-1");
     assert_eq!(started[0]["kind"], "bash");
-    assert_eq!(started[0]["label"], "sleep 0.2; exit 3");
+    assert_eq!(started[0]["label"], "sleep 1; exit 3");
     assert_eq!(started[0]["status"], "running");
 
     let (_, ended) = event();
@@ -45,7 +45,7 @@ fn curl_opened_before_the_task_sees_its_start_its_end_and_the_empty_list() {
     assert_eq!(ended[0]["status"], "failed");
     assert_eq!(ended[0]["detail"], "exit code: 3");
     let took = ended[0]["finishedAt"].as_u64().unwrap() - ended[0]["startedAt"].as_u64().unwrap();
-    assert!((200..5_000).contains(&took), "{took} ms");
+    assert!((1_000..20_000).contains(&took), "{took} ms");
 
     assert_eq!(gateway.control("DELETE", "/sessions/demo", None).status, 204);
     assert_eq!(event(), ("id:".to_owned(), json!([])));

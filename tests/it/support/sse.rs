@@ -3,11 +3,12 @@
 use std::{
     io::{BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpStream},
+    time::Instant,
 };
 
 use serde_json::Value;
 
-use super::http;
+use super::{PATIENCE, http};
 
 /// One dispatched event.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,10 +73,6 @@ impl Stream {
         Self { reader, head, chunk, last_id: String::new(), retry: None, comments: Vec::new() }
     }
 
-    pub(crate) fn socket(&self) -> &TcpStream {
-        self.reader.get_ref()
-    }
-
     /// The next event; none at a clean end. Panics when the stream breaks off.
     pub(crate) fn next(&mut self) -> Option<Event> {
         let (mut name, mut data) = (String::new(), Vec::new());
@@ -110,13 +107,15 @@ impl Stream {
         }
     }
 
-    /// The next list.
+    /// The next list. Signs of life come meanwhile, so the socket's own timeout is no end.
     pub(crate) fn list(&mut self) -> Event {
+        let deadline = Instant::now() + PATIENCE;
         loop {
             let event = self.next().expect("the stream goes on");
             if event.name == "message" {
                 return event;
             }
+            assert!(Instant::now() < deadline, "no list came");
         }
     }
 
