@@ -4,11 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::support::{Gateway, eventually, processes_with, sse::Stream, wait};
-
-fn gone(mark: &str) {
-    eventually(&format!("nothing is left of {mark}"), || processes_with(mark).is_empty().then_some(()));
-}
+use crate::support::{Gateway, eventually, sse::Stream, wait};
 
 #[test]
 fn an_end_is_told_as_it_was() {
@@ -53,10 +49,10 @@ fn after_a_kill_any_end_is_killed_with_what_happened() {
 fn a_kill_takes_the_whole_group() {
     let gateway = Gateway::start();
     gateway.run("demo", "sleep 99.125 & wait");
-    eventually("the grandchild runs", || (processes_with("sleep 99.125").len() > 1).then_some(()));
+    eventually("the grandchild runs", || (gateway.children("sleep 99.125").len() > 1).then_some(()));
     gateway.control("POST", "/sessions/demo/tasks/bash-1/kill", None);
     assert_eq!(gateway.ended("demo", "bash-1")["detail"], "signal: SIGTERM");
-    gone("sleep 99.125");
+    gateway.has_none_left("sleep 99.125");
 }
 
 #[test]
@@ -71,8 +67,8 @@ fn what_ignores_sigterm_gets_sigkill_after_the_grace_leader_or_not() {
     }
     assert_eq!(gateway.ended("demo", "bash-1")["detail"], "signal: SIGKILL");
     assert_eq!(gateway.ended("demo", "bash-2")["detail"], "exit code: 0");
-    gone("sleep 0.0625");
-    gone("sleep 0.03125");
+    gateway.has_none_left("sleep 0.0625");
+    gateway.has_none_left("sleep 0.03125");
 }
 
 #[test]
@@ -86,9 +82,9 @@ fn a_grandchild_that_holds_the_pipe_does_not_keep_the_task_live() {
     assert!(took < 1_000 && before.elapsed() < Duration::from_secs(10), "{took} ms");
     let read = gateway.control("GET", "/sessions/demo/tasks/bash-1/output", None).json();
     assert_eq!(read["text"], "x\n");
-    assert!(!processes_with("sleep 60.125").is_empty(), "what was left running is left alone");
+    assert!(!gateway.children("sleep 60.125").is_empty(), "what was left running is left alone");
     gateway.control("DELETE", "/sessions/demo", None);
-    gone("sleep 60.125");
+    gateway.has_none_left("sleep 60.125");
 }
 
 #[test]
@@ -97,10 +93,10 @@ fn what_a_command_left_running_can_still_write_and_ends_with_the_gateway() {
     // It writes far more than a pipe holds, after the time in which its output is kept.
     gateway.run("demo", "(sleep 0.6; head -c 1000000 /dev/zero; exec sleep 61.125) & echo x");
     gateway.ended("demo", "bash-1");
-    eventually("it got through its writes", || (!processes_with("sleep 61.125").is_empty()).then_some(()));
+    eventually("it got through its writes", || (!gateway.children("sleep 61.125").is_empty()).then_some(()));
     gateway.signal("TERM");
     assert!(gateway.wait().success());
-    gone("sleep 61.125");
+    gateway.has_none_left("sleep 61.125");
 }
 
 #[test]
@@ -127,8 +123,8 @@ fn a_shutdown_ends_children_and_says_so_in_their_rows_while_streams_live() {
     assert_eq!(details, ["signal: SIGTERM (gateway shut down)", "signal: SIGKILL (gateway shut down)"]);
     assert_eq!(stream.next(), None, "and then a clean end");
     assert!(gateway.wait().success());
-    gone("sleep 98.125");
-    gone("sleep 97.125");
+    gateway.has_none_left("sleep 98.125");
+    gateway.has_none_left("sleep 97.125");
 }
 
 #[test]
@@ -142,14 +138,14 @@ fn a_shutdown_is_bounded_and_a_second_signal_ends_it_at_once() {
     gateway.signal("TERM");
     assert_eq!(gateway.wait().code(), Some(1));
     assert!(before.elapsed() < Duration::from_secs(9), "the drain would have taken 10 s");
-    gone("sleep 0.015625");
+    gateway.has_none_left("sleep 0.015625");
 
     let mut gateway = Gateway::with(&["--grace", "1h", "--drain", "1s"]);
     gateway.run("demo", "trap '' TERM; echo up; while :; do sleep 0.0078125; done");
     gateway.control("GET", "/sessions/demo/tasks/bash-1/output?wait=30s", None);
     gateway.signal("TERM");
     assert!(gateway.wait().success());
-    gone("sleep 0.0078125");
+    gateway.has_none_left("sleep 0.0078125");
 }
 
 #[test]

@@ -19,6 +19,7 @@ mod load;
 mod main_job;
 mod pwsh;
 mod registry;
+mod shutdown;
 mod stream;
 mod terminals;
 mod terminals_end;

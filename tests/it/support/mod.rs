@@ -22,6 +22,9 @@ use self::http::Answer;
 /// The longest that any one thing in a test may take: far more than it needs, and an end to a hang.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
+/// A variable that a gateway's children inherit.
+const MARK: &str = "GATEWAY_UNDER_TEST";
+
 /// The program under test.
 pub(crate) fn tasklight() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tasklight"));
@@ -62,6 +65,8 @@ impl Gateway {
     }
 
     fn spawn(mut command: Command, folder: TempDir) -> Self {
+        // By this its children are told from those of any other gateway.
+        command.env(MARK, folder.path());
         let mut child = command.env("NO_COLOR", "1").stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let log = Arc::new(Mutex::new(String::new()));
@@ -82,6 +87,25 @@ impl Gateway {
             }
         });
         Self { child, address, folder, log }
+    }
+
+    /// The command lines of the processes that it started and that have this text in them; of all
+    /// that ever were its own, also when it has ended.
+    pub(crate) fn children(&self, text: &str) -> Vec<String> {
+        let mark = format!("{MARK}={}", self.folder.path().display());
+        let all = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok).map(|entry| entry.path());
+        let own = all.filter(|process| {
+            let variables = std::fs::read(process.join("environ")).unwrap_or_default();
+            variables.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes())
+        });
+        let lines = own.filter_map(|process| std::fs::read(process.join("cmdline")).ok());
+        let lines = lines.map(|line| String::from_utf8_lossy(&line).replace('\0', " "));
+        lines.filter(|line| line.contains(text)).collect()
+    }
+
+    /// Waits until none of its children has this text in its command line.
+    pub(crate) fn has_none_left(&self, text: &str) {
+        eventually(&format!("nothing is left of {text}"), || self.children(text).is_empty().then_some(()));
     }
 
     /// What it logged so far.
@@ -194,13 +218,4 @@ pub(crate) fn eventually<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T
         assert!(Instant::now() < deadline, "it never came that {what}");
         thread::sleep(Duration::from_millis(5));
     }
-}
-
-/// The processes whose command line has this text in it. Put a mark of your own into a command to
-/// find what it left.
-pub(crate) fn processes_with(mark: &str) -> Vec<String> {
-    let all = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
-    let lines = all.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
-    let lines = lines.map(|line| String::from_utf8_lossy(&line).replace('\0', " "));
-    lines.filter(|line| line.contains(mark)).collect()
 }
