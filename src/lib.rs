@@ -16,7 +16,7 @@
 //!     NewTask, Kind, Label, Registry, Scope, SessionId, Status,
 //!     clock::Clock,
 //!     config::RegistryLimits,
-//!     producer::shell::{Shell, ShellCommand, Shells},
+//!     producer::shell::{ShellCommand, Shells},
 //! };
 //! use std::{collections::BTreeMap, time::Duration};
 //!
@@ -29,7 +29,7 @@
 //!
 //! let command = ShellCommand { command: "echo built; exit 3".into(), cwd: None, env: BTreeMap::new() };
 //! let task = NewTask { kind: Kind::bash(), label: Label::from_command(&command.command)? };
-//! let task = registry.start(&demo, task, shells.run(Shell::Bash, command))?;
+//! let task = registry.start(&demo, task, shells.bash(command))?;
 //!
 //! let ended = registry.wait(&demo, &task.id, Duration::from_secs(10)).await?;
 //! assert_eq!(ended.status, Status::Failed);

@@ -103,6 +103,12 @@ impl Shells {
         Self { grace, supervisors: TaskTracker::new(), ending: watch::Sender::new(false) }
     }
 
+    /// The producer of one command for bash, as [`Shells::run`] makes it.
+    #[must_use]
+    pub fn bash(&self, command: ShellCommand) -> impl Producer {
+        self.run(Shell::Bash, command)
+    }
+
     /// The producer of one command. It must be launched within a tokio runtime with I/O and time.
     #[must_use]
     pub fn run(&self, shell: Shell, command: ShellCommand) -> impl Producer {

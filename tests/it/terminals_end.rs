@@ -5,14 +5,9 @@ use std::thread;
 use serde_json::{Value, json};
 
 use crate::support::{
-    Gateway, eventually, processes_with,
+    Gateway, eventually,
     terminal::{BASH, Terminal},
 };
-
-/// A number of seconds that nobody else sleeps.
-fn mark(n: u32) -> String {
-    format!("{}{n:03}", std::process::id())
-}
 
 /// A terminal in which a job runs in the foreground, one in the background, and one that ignores
 /// SIGHUP; and the task of the send that started them.
@@ -21,7 +16,7 @@ fn busy<'a>(gateway: &'a Gateway, session: &'a str, mark: &str) -> (Terminal<'a>
     let line = format!("sleep {mark}1 & nohup sleep {mark}2 & sleep {mark}3");
     let task = terminal.start(json!({ "text": line }));
     eventually("all three run", || {
-        let all = ["1", "2", "3"].iter().all(|job| !processes_with(&format!("sleep {mark}{job}")).is_empty());
+        let all = ["1", "2", "3"].iter().all(|job| !gateway.children(&format!("sleep {mark}{job}")).is_empty());
         all.then_some(())
     });
     (terminal, task)
@@ -29,48 +24,48 @@ fn busy<'a>(gateway: &'a Gateway, session: &'a str, mark: &str) -> (Terminal<'a>
 
 #[test]
 fn a_closed_terminal_leaves_no_process() {
-    let (gateway, mark) = (Gateway::start(), mark(1));
-    let (terminal, task) = busy(&gateway, "demo", &mark);
+    let (gateway, mark) = (Gateway::start(), "917");
+    let (terminal, task) = busy(&gateway, "demo", mark);
     assert_eq!(terminal.ask("DELETE", "", None).status, 204);
-    assert_eq!(processes_with(&format!("sleep {mark}")), [""; 0]);
+    assert_eq!(gateway.children(&format!("sleep {mark}")), [""; 0]);
     assert_eq!(terminal.ended(&task).end(), ("killed", "session exited: signal: SIGHUP"));
     terminal.ask("GET", "", None).problem(404);
 }
 
 #[test]
 fn what_ignores_every_request_is_killed_after_the_grace() {
-    let (gateway, mark) = (Gateway::with(&["--grace", "200ms"]), mark(2));
+    let (gateway, mark) = (Gateway::with(&["--grace", "200ms"]), "927");
     let terminal =
         Terminal::open(&gateway, "demo", &format!("trap '' HUP TERM INT; echo ready; while :; do sleep {mark}; done"));
     terminal.hear("ready");
     let task = terminal.start(json!({ "text": "" }));
     assert_eq!(terminal.ask("DELETE", "", None).status, 204);
-    assert_eq!(processes_with(&mark), [""; 0]);
+    assert_eq!(gateway.children(mark), [""; 0]);
     assert_eq!(terminal.ended(&task).end(), ("killed", "session exited: signal: SIGKILL"));
 }
 
 #[test]
 fn what_a_process_left_in_its_terminal_ends_with_it() {
-    let (gateway, mark) = (Gateway::with(&["--grace", "200ms"]), mark(3));
+    let (gateway, mark) = (Gateway::with(&["--grace", "200ms"]), "937");
     let terminal = Terminal::open(&gateway, "demo", BASH);
     let line = format!("(trap '' HUP TERM; sleep {mark}) & exit");
     let sent = terminal.send(json!({ "text": line }));
     assert_eq!(sent.end(), ("completed", "session exited: exit code: 0"));
-    eventually("the rest is gone", || processes_with(&format!("sleep {mark}")).is_empty().then_some(()));
+    eventually("the rest is gone", || gateway.children(&format!("sleep {mark}")).is_empty().then_some(()));
     assert_eq!(terminal.view()["status"], "closed");
 }
 
 #[test]
 fn a_disposed_session_has_no_terminal_any_more() {
-    let (gateway, mark) = (Gateway::start(), mark(4));
-    let (_live, _) = busy(&gateway, "demo", &mark);
+    let (gateway, mark) = (Gateway::start(), "947");
+    let (_live, _) = busy(&gateway, "demo", mark);
     let quiet = Terminal::open(&gateway, "demo", &format!("sleep {mark}4"));
     let ended = Terminal::open(&gateway, "demo", "exit 1");
     eventually("it closes", || (ended.view()["status"] == "closed").then_some(()));
     let other = Terminal::open(&gateway, "other", "sleep 1000");
 
     assert_eq!(gateway.control("DELETE", "/sessions/demo", None).status, 204);
-    assert_eq!(processes_with(&format!("sleep {mark}")), [""; 0]);
+    assert_eq!(gateway.children(&format!("sleep {mark}")), [""; 0]);
     assert_eq!(gateway.control("GET", "/sessions/demo/terminals", None).json(), json!([]));
     quiet.ask("GET", "", None).problem(404);
     assert_eq!(gateway.list("demo"), json!([]));
@@ -80,7 +75,7 @@ fn a_disposed_session_has_no_terminal_any_more() {
 
 #[test]
 fn a_terminal_that_is_opened_while_its_session_is_disposed_does_not_outlive_it() {
-    let (gateway, mark) = (Gateway::start(), mark(5));
+    let (gateway, mark) = (Gateway::start(), "957");
     let body = json!({ "command": format!("sleep {mark}") });
     thread::scope(|scope| {
         for _ in 0..4 {
@@ -99,20 +94,20 @@ fn a_terminal_that_is_opened_while_its_session_is_disposed_does_not_outlive_it()
     });
     assert_eq!(gateway.control("DELETE", "/sessions/demo", None).status, 204);
     assert_eq!(gateway.control("GET", "/sessions/demo/terminals", None).json(), json!([]));
-    assert_eq!(processes_with(&format!("sleep {mark}")), [""; 0]);
+    assert_eq!(gateway.children(&format!("sleep {mark}")), [""; 0]);
 }
 
 #[test]
 fn a_shutdown_ends_all_that_runs_in_terminals() {
-    let (mut gateway, mark) = (Gateway::start(), mark(6));
-    busy(&gateway, "demo", &mark);
+    let (mut gateway, mark) = (Gateway::start(), "967");
+    busy(&gateway, "demo", mark);
     Terminal::open(&gateway, "other", &format!("sleep {mark}4"));
     gateway.signal("TERM");
     assert!(gateway.wait().success());
-    assert_eq!(processes_with(&format!("sleep {mark}")), [""; 0]);
+    assert_eq!(gateway.children(&format!("sleep {mark}")), [""; 0]);
     let log = gateway.log();
     assert!(log.contains("session exited: signal: SIGHUP (gateway shut down)"), "{log}");
-    assert!(!log.contains(&mark), "no command is logged: {log}");
+    assert!(!log.contains(&format!("sleep {mark}")), "no command is logged: {log}");
 }
 
 #[test]
