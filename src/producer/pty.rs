@@ -7,8 +7,9 @@
 //! Promises:
 //! - One text at a time: a send while another is followed is refused.
 //! - Output between two sends is not lost: the next one shows it first, as much as a task keeps.
-//! - A kill of a send is Ctrl-C. The terminal stays usable: a job in the foreground that does not
-//!   heed it within the grace gets SIGKILL, the terminal's own process never does.
+//! - A kill of a send is Ctrl-C, and once more after half of the grace. The terminal stays usable:
+//!   a job in the foreground that heeds neither within the grace gets SIGKILL, the terminal's own
+//!   process never does.
 //! - A terminal ends with its process, by [`Terminals::close`], with its session, or with the
 //!   gateway; and all that runs in it ends with it.
 //!

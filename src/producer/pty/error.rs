@@ -14,7 +14,7 @@ pub enum TerminalError {
     TooMany {
         /// Whose terminals.
         session: SessionId,
-        /// [`TerminalLimits::max_open`].
+        /// [`max_open`](crate::config::TerminalLimits::max_open).
         limit: usize,
     },
     /// There is none of that id, or its record is gone.

@@ -42,6 +42,8 @@ pub(super) enum Interruption {
     None,
     /// Ctrl-C was typed.
     Asked,
+    /// Ctrl-C was typed again: a shell misses the first when a job of its loop ends just then.
+    AskedAgain,
     /// The job in the foreground did not heed it, and got SIGKILL.
     Forced,
 }
@@ -87,7 +89,8 @@ impl Sending {
         self.follow.heard(Instant::now());
     }
 
-    /// Ctrl-C was typed: nothing of the text is typed any more, and the end is near.
+    /// Ctrl-C was typed: nothing of the text is typed any more, and the end is near. Half of the
+    /// grace is for the first Ctrl-C, half for the second.
     pub(super) fn interrupted(&mut self, grace: Duration) {
         self.unsent.clear();
         self.follow.interrupted(Instant::now(), grace);
@@ -135,10 +138,15 @@ impl Follow {
     }
 
     fn interrupted(&mut self, now: Instant, grace: Duration) {
-        if self.interruption == Interruption::None {
-            self.interruption = Interruption::Asked;
+        let next = match self.interruption {
+            Interruption::None => Some(Interruption::Asked),
+            Interruption::Asked => Some(Interruption::AskedAgain),
+            Interruption::AskedAgain | Interruption::Forced => None,
+        };
+        if let Some(next) = next {
+            self.interruption = next;
             self.idle = QUIET;
-            self.give_up_at = now + grace;
+            self.give_up_at = now + grace / 2;
         }
         self.quiet_since = now;
     }
@@ -175,14 +183,17 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_interruption_is_awaited_for_the_grace_and_asking_again_wins_no_more() {
+    async fn an_interruption_is_awaited_for_the_grace_and_asking_more_often_wins_no_more() {
         let start = Instant::now();
         let mut follow = Follow::from(start, Wait::default());
         let grace = Duration::from_secs(3);
         follow.interrupted(start, grace);
+        assert_eq!(follow.give_up_at() - start, grace / 2);
+        assert_eq!(follow.idle_at() - start, QUIET);
         follow.interrupted(start + grace / 2, grace);
-        assert_eq!(follow.interruption, Interruption::Asked);
+        assert_eq!(follow.interruption, Interruption::AskedAgain);
         assert_eq!(follow.give_up_at() - start, grace);
-        assert_eq!(follow.idle_at() - start, grace / 2 + QUIET);
+        follow.interrupted(start + grace, grace);
+        assert_eq!(follow.give_up_at() - start, grace);
     }
 }

@@ -157,8 +157,10 @@ impl Supervisor {
         match live.follow().interruption {
             Interruption::None => self.settle(Outcome::new(End::Completed).with_detail("wait: idle")),
             // Silent, and still there: it may be about to heed Ctrl-C.
-            Interruption::Asked if !self.process.leader_has_the_terminal() => live.follow_on(),
-            Interruption::Asked | Interruption::Forced => self.settle_interrupted(),
+            Interruption::Asked | Interruption::AskedAgain if !self.process.leader_has_the_terminal() => {
+                live.follow_on();
+            }
+            Interruption::Asked | Interruption::AskedAgain | Interruption::Forced => self.settle_interrupted(),
         }
     }
 
@@ -173,11 +175,12 @@ impl Supervisor {
                 };
                 self.settle(outcome);
             }
-            Interruption::Asked if !self.process.leader_has_the_terminal() => {
+            Interruption::Asked => self.interrupt(),
+            Interruption::AskedAgain if !self.process.leader_has_the_terminal() => {
                 self.process.signal_foreground(Signal::KILL);
                 live.forced();
             }
-            Interruption::Asked | Interruption::Forced => self.settle_interrupted(),
+            Interruption::AskedAgain | Interruption::Forced => self.settle_interrupted(),
         }
     }
 
