@@ -157,7 +157,9 @@ fn a_kill_is_ctrl_c_and_the_terminal_stays_usable() {
     assert!(problem["detail"].as_str().unwrap().starts_with("pty-1 is still being sent to term-1"), "{problem}");
 
     terminal.kill(&task);
-    assert_eq!(terminal.ended(&task).end(), ("killed", "Ctrl-C"));
+    let killed = terminal.ended(&task);
+    // A job that is just being forked may swallow Ctrl-C, in any terminal; then it takes more.
+    assert!(matches!(killed.end(), ("killed", "Ctrl-C" | "Ctrl-C, then SIGKILL")), "{killed:?}");
     assert_eq!(terminal.view().get("task"), None);
     let after = terminal.type_until("echo back-$((1 + 1))", "back-2");
     assert!(!after.contains("on-2"), "{after:?}");

@@ -15,6 +15,9 @@ use crate::{
 
 /// After Ctrl-C, so much silence says that it was heeded.
 const QUIET: Duration = Duration::from_millis(250);
+/// How often Ctrl-C is typed behind SIGKILL: a shell whose loop lost one job starts the next, and
+/// a child that it just forks may swallow what is typed in that moment.
+const RETRIES: u8 = 8;
 
 /// A live send. Dropped, it lets the next one in, and its task settles.
 pub(super) struct Sending {
@@ -34,6 +37,7 @@ pub(super) struct Follow {
     quiet_since: Instant,
     give_up_at: Instant,
     pub(super) interruption: Interruption,
+    retries: u8,
 }
 
 /// How far the end of what was sent has been forced.
@@ -101,6 +105,11 @@ impl Sending {
         self.follow.forced(Instant::now());
     }
 
+    /// Whether Ctrl-C is to be typed once more behind SIGKILL.
+    pub(super) fn retried(&mut self) -> bool {
+        self.follow.retried(Instant::now())
+    }
+
     /// The next time somebody asks for the task's end; none says that its record is gone, once.
     /// Safe to drop.
     pub(super) async fn asked(&mut self) -> Option<StopReason> {
@@ -130,7 +139,13 @@ impl Sending {
 
 impl Follow {
     fn from(now: Instant, wait: Wait) -> Self {
-        Self { idle: wait.idle(), quiet_since: now, give_up_at: now + wait.timeout(), interruption: Interruption::None }
+        Self {
+            idle: wait.idle(),
+            quiet_since: now,
+            give_up_at: now + wait.timeout(),
+            interruption: Interruption::None,
+            retries: RETRIES,
+        }
     }
 
     fn heard(&mut self, now: Instant) {
@@ -154,9 +169,15 @@ impl Follow {
     fn forced(&mut self, now: Instant) {
         self.interruption = Interruption::Forced;
         self.quiet_since = now;
-        // The shell says that its job was killed, and then nothing: no need to hear all of
-        // what another program has to say to it.
-        self.give_up_at = now + QUIET * 4;
+        self.give_up_at = now + QUIET * 2;
+    }
+
+    fn retried(&mut self, now: Instant) -> bool {
+        let Some(left) = self.retries.checked_sub(1) else { return false };
+        self.retries = left;
+        self.quiet_since = now;
+        self.give_up_at = now + QUIET * 2;
+        true
     }
 
     fn idle_at(self) -> Instant {

@@ -180,6 +180,8 @@ impl Supervisor {
                 self.process.signal_foreground(Signal::KILL);
                 live.forced();
             }
+            // The shell whose job was killed goes on: it is its turn.
+            Interruption::Forced if live.retried() => self.process.interrupt(true),
             Interruption::AskedAgain | Interruption::Forced => self.settle_interrupted(),
         }
     }
