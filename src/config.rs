@@ -38,6 +38,22 @@ impl Default for RegistryLimits {
     }
 }
 
+/// What is allowed in terminals.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TerminalLimits {
+    /// Terminals that one session may have open at once, and how many of those that ended by
+    /// themselves it can look back at. 4: a shell, a server, a debugger and one more; each holds
+    /// processes for as long as the session lasts.
+    pub max_open: usize,
+}
+
+impl Default for TerminalLimits {
+    fn default() -> Self {
+        Self { max_open: 4 }
+    }
+}
+
 /// How the gateway serves. Write what differs, and `..Settings::default()` for the rest.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -77,6 +93,8 @@ pub struct Settings {
     pub spill_limit: u64,
     /// See [`RegistryLimits`].
     pub limits: RegistryLimits,
+    /// See [`TerminalLimits`].
+    pub terminals: TerminalLimits,
 }
 
 impl Default for Settings {
@@ -95,6 +113,7 @@ impl Default for Settings {
             spill_dir: None,
             spill_limit: 64 * 1024 * 1024,
             limits: RegistryLimits::default(),
+            terminals: TerminalLimits::default(),
         }
     }
 }

@@ -8,7 +8,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_perc
 use super::problem::Problem;
 use crate::{
     hub::MAX_SESSIONS,
-    id::{InvalidSessionId, Scope, SessionId, TaskId},
+    id::{InvalidSessionId, Scope, SessionId, TaskId, TerminalId},
 };
 
 /// What a browser may ask for.
@@ -34,8 +34,18 @@ pub(crate) enum ControlRoute {
     Owner(SessionId),
     Mux,
     Metrics,
+    Terminals(SessionId, TerminalRoute),
     Healthz,
     Readyz,
+}
+
+/// What may be asked of a session's terminals.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum TerminalRoute {
+    All,
+    One(TerminalId),
+    Send(TerminalId),
+    Resize(TerminalId),
 }
 
 /// Reads a path of the browsers' listener.
@@ -63,6 +73,9 @@ pub(crate) fn control(path: &str) -> Result<ControlRoute, Problem> {
         ["done"] => return Ok(ControlRoute::Done(Scope::Unowned)),
         ["sessions", session, "done"] => return Ok(ControlRoute::Done(Scope::Session(SessionId::new(session)?))),
         ["sessions", session] => return Ok(ControlRoute::Owner(SessionId::new(session)?)),
+        ["sessions", session, "terminals", rest @ ..] => {
+            return Ok(ControlRoute::Terminals(SessionId::new(session)?, terminals(rest)?));
+        }
         ["sessions", session, "tasks", rest @ ..] => (Scope::Session(SessionId::new(session)?), rest),
         ["tasks", rest @ ..] => (Scope::Unowned, rest),
         _ => return Err(Problem::NoSuchPath),
@@ -98,6 +111,23 @@ pub(crate) fn sessions(query: &str) -> Result<Vec<SessionId>, Problem> {
         sessions.push(session);
     }
     Ok(sessions)
+}
+
+fn terminals(rest: &[&str]) -> Result<TerminalRoute, Problem> {
+    let terminal = |id: &str| id.parse().map_err(|_| Problem::UnknownTerminal(id.to_owned()));
+    match rest {
+        [] => Ok(TerminalRoute::All),
+        [id] => Ok(TerminalRoute::One(terminal(id)?)),
+        [id, "send"] => Ok(TerminalRoute::Send(terminal(id)?)),
+        [id, "resize"] => Ok(TerminalRoute::Resize(terminal(id)?)),
+        _ => Err(Problem::NoSuchPath),
+    }
+}
+
+/// The control API's path of a session's terminals; a terminal's own is this, `/` and its id.
+#[must_use]
+pub fn terminals_path(session: &SessionId) -> String {
+    format!("{}/terminals", owner_path(session))
 }
 
 /// The control API's path of a scope's tasks; a task's own is this, `/` and its id.
@@ -218,6 +248,14 @@ mod tests {
         }
         assert_eq!(control("/tasks").unwrap(), ControlRoute::Tasks(Scope::Unowned));
         assert!(matches!(control("/tasks/bash-0"), Err(Problem::UnknownTask(_))));
+        let demo = SessionId::new("a b").unwrap();
+        let send = format!("{}/term-3/send", terminals_path(&demo));
+        assert_eq!(
+            control(&send).unwrap(),
+            ControlRoute::Terminals(demo, TerminalRoute::Send("term-3".parse().unwrap()))
+        );
+        assert!(matches!(control("/sessions/a/terminals/bash-1"), Err(Problem::UnknownTerminal(_))));
+        assert!(matches!(control("/terminals"), Err(Problem::NoSuchPath)));
         assert!(matches!(control("/sessions/a/tasks/bash-1/eat"), Err(Problem::NoSuchPath)));
     }
 }

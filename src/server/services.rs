@@ -8,7 +8,7 @@ use crate::{
     config::Settings,
     http::{control::Control, observe::Observe},
     hub::Hub,
-    producer::{external::Externals, shell::Shells},
+    producer::{external::Externals, pty::Terminals, shell::Shells},
     registry::Registry,
     shutdown::Shutdown,
     traffic::Traffic,
@@ -32,12 +32,15 @@ impl Services {
         let observe = Observe { hub: Arc::clone(&hub), allow_origins: settings.allow_origins.clone() };
         let traffic = Arc::new(Traffic::default());
         let control = registry.map(|registry| {
+            let (grace, unseen) = (settings.grace, settings.limits.output_tail);
+            let terminals = Terminals::new(registry.clone(), settings.terminals, grace, unseen);
             Arc::new(Control {
                 registry,
                 hub: Arc::clone(&hub),
                 traffic: Arc::clone(&traffic),
                 shells: Shells::new(settings.grace),
                 externals: Externals::new(settings.grace),
+                terminals,
                 shutdown,
                 request_timeout: settings.request_timeout,
                 grace: settings.grace,
@@ -60,12 +63,15 @@ impl Services {
         }
     }
 
-    /// Refuses every start from now on, and ends every task and process; returns how many tasks
+    /// Refuses every start from now on, and ends every task, process and terminal; returns how many tasks
     /// had not ended within `bound`.
     pub(crate) async fn end_tasks(&self, bound: Duration) -> usize {
         let Some(control) = &self.control else { return 0 };
-        let live = control.registry.close(bound).await;
-        control.shells.close().await;
-        live
+        let tasks = async {
+            let live = control.registry.close(bound).await;
+            control.shells.close().await;
+            live
+        };
+        tokio::join!(tasks, control.terminals.close_all()).0
     }
 }

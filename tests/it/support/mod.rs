@@ -2,6 +2,7 @@
 
 pub(crate) mod http;
 pub(crate) mod sse;
+pub(crate) mod terminal;
 
 use std::{
     io::{BufRead, BufReader},
