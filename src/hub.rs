@@ -292,6 +292,14 @@ impl Subscription {
         frame
     }
 
+    /// The list at the end of all, unless this subscriber has it. What was committed by now is in
+    /// it, even where the change feed has not told of it yet; nothing newer follows.
+    pub(crate) fn last(&mut self) -> Option<Frame> {
+        let frame = self.slot.frame(u64::MAX, &self.hub);
+        let known = std::mem::replace(&mut self.version, frame.version);
+        (frame.version != known).then_some(frame)
+    }
+
     /// The next news. Safe to drop: what was not returned is not lost.
     pub(crate) async fn next(&mut self) -> News {
         loop {

@@ -158,18 +158,20 @@ impl Stream {
 
     fn take(&mut self, news: News) {
         self.unsent = match news {
-            News::List(frame) => {
-                let frame = self.stamped(frame);
-                match self.framing {
-                    Framing::Chunked => frame.chunk(),
-                    Framing::ToEndOfFile => frame.event(),
-                }
-            }
+            News::List(frame) => self.list(frame),
             News::Beat(now) => match self.heartbeat {
                 Heartbeat::Comment => self.framing.frame(sse::BEAT.as_bytes()),
                 Heartbeat::Event => self.framing.frame(sse::beat_event(now).as_bytes()),
             },
         };
+    }
+
+    fn list(&mut self, frame: Frame) -> Bytes {
+        let frame = self.stamped(frame);
+        match self.framing {
+            Framing::Chunked => frame.chunk(),
+            Framing::ToEndOfFile => frame.event(),
+        }
     }
 
     /// A frame that waited for a slow reader, or was overtaken, gets the time of now; any other is
@@ -182,9 +184,13 @@ impl Stream {
         frame
     }
 
-    /// What is left to send at a planned end.
-    fn farewell(&self) -> Bytes {
+    /// What is left to send at a planned end: the end of the children is told before that of the
+    /// stream, though both came at once.
+    fn farewell(&mut self) -> Bytes {
         let mut rest = BytesMut::from(&self.unsent[..]);
+        if let Some(frame) = self.subscription.last() {
+            rest.extend_from_slice(&self.list(frame));
+        }
         if self.framing == Framing::Chunked {
             rest.extend_from_slice(sse::LAST_CHUNK);
         }

@@ -18,4 +18,5 @@ mod control;
 mod load;
 mod main_job;
 mod registry;
+mod shutdown;
 mod stream;
