@@ -17,6 +17,7 @@ mod cli;
 mod control;
 mod load;
 mod main_job;
+mod raw_requests;
 mod registry;
 mod shutdown;
 mod stream;
