@@ -1,6 +1,7 @@
-//! Ends that nobody wished for: nginx dies, or the gateway is replaced behind it.
+//! Ends: pages leave, nginx dies, the gateway is replaced behind it.
 //!
 //! Answers the kinds of report in dunglas/mercure#259 (thousands of connections in `CLOSE_WAIT`),
+//! modelcontextprotocol/rust-sdk#165 (abrupt disconnects leak),
 //! outsourc-e/hermes-workspace#71 (ghosts after a reconnect) and Yaffle/EventSource#88 (an answer
 //! of 5xx ends an `EventSource` for good, so a replacement behind nginx must give none).
 
@@ -14,6 +15,7 @@ use serde_json::{Value, json};
 use socket2::{Domain, Socket, Type};
 
 use crate::{
+    curl::Curl,
     proxies::{Proxy, Way},
     support::{
         Gateway, PATIENCE, eventually,
@@ -74,6 +76,24 @@ fn nginx_killed_under_a_thousand_streams_leaves_no_socket() {
 
     let proxy = Proxy::start(Way::Shipped, gateway.address);
     assert_eq!(stream_from(Ipv4Addr::LOCALHOST, proxy.address).list().list().as_array().unwrap().len(), 1);
+}
+
+#[test]
+#[ignore = "needs nginx, HAProxy and Caddy: scripts/test-proxy"]
+fn a_page_that_leaves_is_noticed_behind_each_proxy() {
+    for way in Way::ALL {
+        // HAProxy keeps the gateway's side open until a sign of life finds nobody to take it.
+        let gateway = Gateway::with(&["--heartbeat", "1s"]);
+        let proxy = Proxy::start(way, gateway.address);
+        let before = gateway.descriptors();
+        let mut pages: Vec<_> = (0..20).map(|_| Curl::open(&proxy.url("demo"), way.curl_flags(), 60)).collect();
+        for page in &mut pages {
+            assert!(page.line().unwrap().starts_with("retry: "), "{way:?}");
+        }
+        assert!(gateway.descriptors() >= before + 20, "{way:?}");
+        drop(pages);
+        eventually(&format!("all descriptors are back: {way:?}"), || (gateway.descriptors() <= before).then_some(()));
+    }
 }
 
 /// A page: it comes back after `retry:` with the last id it saw, as the standard says (§9.2.3),
