@@ -1,7 +1,8 @@
 //! Ends: pages leave, nginx dies, the gateway is replaced behind it.
 //!
 //! Answers the kinds of report in dunglas/mercure#259 (thousands of connections in `CLOSE_WAIT`),
-//! modelcontextprotocol/rust-sdk#165 (abrupt disconnects leak),
+//! modelcontextprotocol/rust-sdk#165 (abrupt disconnects leak), antiwork/gumroad#7468 (a cut looks
+//! like an end),
 //! outsourc-e/hermes-workspace#71 (ghosts after a reconnect) and Yaffle/EventSource#88 (an answer
 //! of 5xx ends an `EventSource` for good, so a replacement behind nginx must give none).
 
@@ -93,6 +94,22 @@ fn a_page_that_leaves_is_noticed_behind_each_proxy() {
         assert!(gateway.descriptors() >= before + 20, "{way:?}");
         drop(pages);
         eventually(&format!("all descriptors are back: {way:?}"), || (gateway.descriptors() <= before).then_some(()));
+    }
+}
+
+#[test]
+#[ignore = "needs nginx and HAProxy: scripts/test-proxy"]
+fn a_killed_gateway_is_a_break_and_not_an_end() {
+    // Over HTTP/1.0, which a bare `proxy_pass` speaks, the two look the same; Caddy makes them so.
+    for way in [Way::Shipped, Way::ShippedHttp2, Way::HaProxy] {
+        let gateway = Gateway::start();
+        let proxy = Proxy::start(way, gateway.address);
+        let mut stream = Curl::open(&proxy.url("demo"), way.curl_flags(), 60);
+        assert!(stream.line().unwrap().starts_with("retry: "), "{way:?}");
+        gateway.signal("KILL");
+        let code = stream.end();
+        // 18: a body without its end; 92: an HTTP/2 stream that was reset; 56: a connection that was.
+        assert!(matches!(code, Some(18 | 56 | 92)), "{way:?}: {code:?}");
     }
 }
 

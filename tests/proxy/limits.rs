@@ -1,13 +1,19 @@
 //! What the shipped configuration of nginx keeps out, and what it lets through as it is.
+//!
+//! Answers the kind of report in EventSource/eventsource#14 (204 ends a page's reconnects for good:
+//! overload is 503 with `Retry-After`).
 
-use std::net::Ipv4Addr;
+use std::{
+    io::{Read, Write},
+    net::{Ipv4Addr, TcpListener},
+};
 
 use crate::{
     ends::stream_from,
     proxies::{Proxy, Way},
     support::{
         Gateway, eventually,
-        http::{Answer, over_tcp, request},
+        http::{Answer, connect, over_tcp, request},
     },
 };
 
@@ -74,4 +80,27 @@ fn a_session_of_any_name_is_reached_through_nginx() {
         assert_eq!(ask(&proxy, "GET", &path).json().as_array().unwrap().len(), 1, "{name}");
     }
     ask(&proxy, "GET", "/sessions/a%2Fb/tasks").problem(400);
+}
+
+#[test]
+#[ignore = "needs nginx: scripts/test-proxy"]
+fn the_gateway_is_told_who_asked_for_what_and_nothing_that_was_made_up() {
+    let gateway = TcpListener::bind("127.0.0.1:0").unwrap();
+    let proxy = Proxy::start(Way::Shipped, gateway.local_addr().unwrap());
+    let mut client = connect(proxy.address);
+    client.write_all(&request("GET", "/x", &[("x-forwarded-for", "192.0.2.1"), ("x-mine", "kept")], "")).unwrap();
+    let (mut forwarded, mut head, mut byte) = (gateway.accept().unwrap().0, String::new(), [0]);
+    while !head.ends_with("\r\n\r\n") {
+        forwarded.read_exact(&mut byte).unwrap();
+        head.push(char::from(byte[0]));
+    }
+    assert!(head.starts_with("GET /x HTTP/1.1\r\n"), "{head}");
+    for line in
+        ["Host: localhost\r\n", "X-Forwarded-For: 127.0.0.1\r\n", "X-Forwarded-Proto: http\r\n", "x-mine: kept\r\n"]
+    {
+        assert!(head.contains(line), "{line:?} in {head}");
+    }
+    for absent in ["192.0.2.1", "onnection:"] {
+        assert!(!head.contains(absent), "{absent:?} in {head}");
+    }
 }
