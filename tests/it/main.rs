@@ -29,6 +29,7 @@ mod metrics;
 mod mux;
 mod output;
 mod pwsh;
+mod raw_requests;
 mod registry;
 mod shutdown;
 mod stream;
