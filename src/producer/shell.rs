@@ -145,6 +145,14 @@ impl Process {
             bash.current_dir(cwd);
         }
         let child = std::os::unix::process::CommandExt::process_group(&mut bash, 0).spawn().map_err(|source| {
+            let is_cwds = matches!(
+                source.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::PermissionDenied
+            );
+            if let Some(cwd) = command.cwd.as_ref().filter(|_| is_cwds && is_installed("bash")) {
+                // It was looked at by the gateway, a moment ago; it is entered by the child.
+                return field("cwd", format!("{} cannot be entered: {source}", cwd.display()));
+            }
             if source.kind() == io::ErrorKind::NotFound {
                 return field("kind", "bash is not installed where the gateway runs".into());
             }
@@ -184,6 +192,12 @@ impl Drop for Process {
             let _ = self.reap();
         }
     }
+}
+
+/// Whether a program is in one of the folders where the gateway looks for it.
+fn is_installed(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
 /// A child that nobody watches yet.
