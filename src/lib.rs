@@ -159,6 +159,7 @@
 //! | 5 | `http::{stream, handoff, stream_body}` | streams, after hyper or within it |
 //! | 5 | `http::{observe, control, gate, service}` | the two sides' routes, and who is let in |
 //! | 6 | [`server`] | listeners, connections, drain |
+//! | 6 | `laws` | what holds for any input, for property tests and fuzzing alone |
 //! | 7 | `embed` | a gateway inside another program |
 //!
 //! # Invariants
@@ -180,6 +181,8 @@ mod embed;
 mod http;
 pub mod hub;
 mod id;
+#[cfg(any(test, fuzzing))]
+pub mod laws;
 mod output;
 pub mod producer;
 mod registry;

@@ -8,6 +8,8 @@ use std::{borrow::Cow, time::Duration};
 use hyper::{Method, Request, StatusCode, body::Incoming};
 use serde::{Deserialize, Serialize};
 
+#[cfg(any(test, fuzzing))]
+pub(crate) use self::tasks::started_by;
 use super::{
     Whole, body, json,
     problem::Problem,

@@ -69,14 +69,14 @@ fn heartbeat(query: &str) -> Result<Heartbeat, Problem> {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wanted {
+pub(crate) enum Wanted {
     Stream,
     Json,
 }
 
 /// Which of the two forms the client would rather have (RFC 9110 §12.5.1); the stream where it is
 /// all the same.
-fn wanted(headers: &HeaderMap) -> Result<Wanted, Problem> {
+pub(crate) fn wanted(headers: &HeaderMap) -> Result<Wanted, Problem> {
     let mut stream = Weight::default();
     let mut json = Weight::default();
     let mut any = false;

@@ -156,3 +156,13 @@ impl Start {
         Ok((NewTask { kind, label }, Work::Here(ShellCommand { command, cwd, env })))
     }
 }
+
+/// What a body asks for, and the command if there is one; for [`crate::laws`].
+#[cfg(any(test, fuzzing))]
+pub(crate) fn started_by(body: &[u8]) -> Result<(NewTask, Option<ShellCommand>), Problem> {
+    let (task, work) = body::parse::<Start>(body)?.checked()?;
+    match work {
+        Work::Here(command) => Ok((task, Some(command))),
+        Work::Elsewhere(_) => Ok((task, None)),
+    }
+}
