@@ -13,6 +13,8 @@
 mod support;
 
 mod children;
+mod children_exhausted;
+mod children_hostile;
 mod cli;
 mod control;
 mod control_over_tcp;
