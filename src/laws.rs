@@ -242,7 +242,7 @@ mod tests {
     use sse_stream::SseByteStream;
 
     use super::*;
-    use crate::http::observe::{Wanted, wanted};
+    use crate::http::negotiate::{Wanted, wanted};
 
     /// What a parser of another project finds in the pieces.
     fn parse(pieces: &[&[u8]]) -> Vec<Found> {
@@ -418,12 +418,12 @@ mod tests {
             });
             let mut headers = HeaderMap::new();
             headers.insert(header::ACCEPT, written.collect::<Vec<_>>().join(", ").parse().unwrap());
-            prop_assert_eq!(wanted(&headers).ok(), expected, "{:?}", headers);
+            prop_assert_eq!(wanted(&headers, Wanted::Stream).ok(), expected, "{:?}", headers);
 
             // Whatever it is, there is an answer.
             if let Ok(noise) = header::HeaderValue::from_bytes(&noise) {
                 headers.insert(header::ACCEPT, noise);
-                let _ = wanted(&headers);
+                let _ = wanted(&headers, Wanted::Stream);
             }
         }
     }

@@ -12,18 +12,28 @@
 
 mod support;
 
+mod assets;
 mod children;
 mod children_exhausted;
 mod children_hostile;
 mod cli;
 mod control;
 mod control_over_tcp;
+mod control_stream;
+mod cors;
+mod done;
 mod embedded;
 mod external;
 mod host_names;
 mod load;
 mod main_job;
+mod metrics;
+mod mux;
 mod output;
+mod pwsh;
+mod raw_requests;
 mod registry;
 mod shutdown;
 mod stream;
+mod terminals;
+mod terminals_end;
