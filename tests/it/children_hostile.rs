@@ -1,4 +1,6 @@
 //! Children that will not end, multiply, run away or are many; and what is left of them.
+//!
+//! Answers the kind of report in anthropics/claude-code#66955 (rows that run for ever over restarts).
 
 use std::{
     fs,
@@ -80,9 +82,11 @@ fn a_daemon_that_left_the_group_is_its_own_master() {
 }
 
 #[test]
-fn a_gateway_killed_leaves_its_children_running_without_an_output() {
+fn a_killed_gateway_leaves_its_children_to_run_until_they_write() {
     let mut gateway = Gateway::start();
-    gateway.run("demo", "echo $$; trap 'exit 9' PIPE; while [ ! -e \"$FILE\" ]; do sleep 0.046875; done; echo more");
+    let (go, past) = (gateway.folder.path().join("go"), gateway.folder.path().join("past"));
+    let wait = format!("while [ ! -e {} ]; do sleep 0.046875; done", go.display());
+    gateway.run("demo", &format!("echo $$; {wait}; echo more; touch {}", past.display()));
     gateway.run("demo", "echo $$; exec sleep 295.125");
     let (writer, sleeper) = (first_words(&gateway, "bash-1"), first_words(&gateway, "bash-2"));
     gateway.signal("KILL");
@@ -94,7 +98,10 @@ fn a_gateway_killed_leaves_its_children_running_without_an_output() {
     next.signal("TERM");
     drop(next);
     assert!(lives(&sleeper), "nor is it theirs to end");
-    signal(&format!("-{writer}"), "KILL");
+    // Nobody takes its output any more: who writes is ended by SIGPIPE (pipe(7)).
+    fs::write(&go, "").unwrap();
+    eventually("the writer ends", || (!lives(&writer)).then_some(()));
+    assert!(!past.exists());
     signal(&format!("-{sleeper}"), "KILL");
     gateway.has_none_left("sleep 295.125");
 }
