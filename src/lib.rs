@@ -165,6 +165,7 @@
 //! | 5 | `http::{assets, cors}` | the embedded files, and what pages of other origins may read |
 //! | 5 | `http::{gate, service}` | who is let in, and the two sides for somebody's own server |
 //! | 6 | [`server`] | listeners, connections, drain |
+//! | 6 | `laws` | what holds for any input, for property tests and fuzzing alone |
 //! | 7 | `embed` | a gateway inside another program |
 //!
 //! # Invariants
@@ -186,6 +187,8 @@ mod embed;
 mod http;
 pub mod hub;
 mod id;
+#[cfg(any(test, fuzzing))]
+pub mod laws;
 mod mux;
 mod output;
 mod overview;

@@ -55,11 +55,13 @@ impl OutputLog {
     pub(crate) fn append(&mut self, bytes: &[u8]) {
         let kept = bytes.get(bytes.len().saturating_sub(self.limit)..).unwrap_or_default();
         let skipped = bytes.len() - kept.len();
+        // The tail may have gone with the head of a character whose rest comes now.
+        let fell_out = self.start > 0 && self.tail.is_empty();
         let over = (self.tail.len() + kept.len()).saturating_sub(self.limit).min(self.tail.len());
         self.tail.drain(..over);
         self.start += (over + skipped) as u64;
         self.tail.extend(kept);
-        if over + skipped > 0 {
+        if fell_out || over + skipped > 0 {
             self.start_at_a_character();
         }
     }
@@ -166,6 +168,16 @@ mod tests {
         log.append("🦀ab".as_bytes());
         log.append(b"c");
         assert_eq!(log.read(More::Expected), unread(4, "abc"));
+    }
+
+    #[test]
+    fn a_tail_shorter_than_a_character_has_whole_ones_or_none() {
+        let mut log = OutputLog::new(1);
+        for byte in "a€b".bytes() {
+            log.append(&[byte]);
+            assert!(!log.kept().concat().iter().any(|byte| is_continuation(*byte)));
+        }
+        assert_eq!(log.read(More::Expected), unread(4, "b"));
     }
 
     #[test]

@@ -59,24 +59,25 @@ async fn whole(request: Request<Incoming>, limit: usize, patience: Duration) -> 
     }
 }
 
-fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
+/// A body as a value.
+pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
     let text = std::str::from_utf8(body).map_err(not_utf8)?;
     let broken = |error: &serde_json::Error| Problem::BrokenBody(format!("the body is not JSON: {error}"));
+    // All of it first: a field is to blame only where the JSON is whole.
+    serde_json::from_str::<serde::de::IgnoredAny>(text).map_err(|error| broken(&error))?;
     // serde takes an array for a struct too, its values in the order of the fields.
     if !text.trim_start().starts_with('{') {
-        serde_json::from_str::<serde::de::IgnoredAny>(text).map_err(|error| broken(&error))?;
         return Err(Problem::field("(body)", "the body is a JSON object"));
     }
     let mut json = serde_json::Deserializer::from_str(text);
-    let value = serde_path_to_error::deserialize(&mut json).map_err(|error| {
+    serde_path_to_error::deserialize(&mut json).map_err(|error| {
         let field = error.path().to_string();
         match error.inner() {
             inner if inner.is_data() => Problem::field(blamed(&field, inner), without_position(inner)),
+            // A number that is too large, half a surrogate pair.
             inner => broken(inner),
         }
-    })?;
-    json.end().map_err(|error| broken(&error))?;
-    Ok(value)
+    })
 }
 
 fn not_utf8(error: std::str::Utf8Error) -> Problem {
@@ -86,9 +87,13 @@ fn not_utf8(error: std::str::Utf8Error) -> Problem {
 /// The field that an error is about. For one that is unknown, missing or there twice the path
 /// names the object around it, and the message names the field in backquotes.
 fn blamed(path: &str, error: &serde_json::Error) -> String {
-    let message = error.to_string();
-    let about_a_name = ["unknown field `", "missing field `", "duplicate field `"];
-    let name = about_a_name.iter().find_map(|start| message.strip_prefix(start)?.split('`').next());
+    let message = without_position(error);
+    // The name is the client's, and may hold a backquote itself.
+    let unknown = message.strip_prefix("unknown field `").and_then(|rest| rest.rsplit_once("`, expected "));
+    let name = unknown.map(|(name, _)| name).or_else(|| {
+        let start = ["missing field `", "duplicate field `"];
+        start.iter().find_map(|start| message.strip_prefix(start)?.strip_suffix('`'))
+    });
     name.map_or_else(|| if path == "." { "(body)".to_owned() } else { path.to_owned() }, str::to_owned)
 }
 
@@ -155,6 +160,7 @@ mod tests {
         let (field, problem) = blamed_field(r#"{"label":"a","lable":"b"}"#);
         assert_eq!(field, "lable");
         assert_eq!(problem, "unknown field `lable`, expected `label` or `env`");
+        assert_eq!(blamed_field(r#"{"a`, expected b":1}"#).0, "a`, expected b");
         for not_an_object in ["[]", r#"["label"]"#, "7", "null"] {
             assert_eq!(blamed_field(not_an_object).0, "(body)");
         }
@@ -178,7 +184,15 @@ mod tests {
 
     #[test]
     fn a_broken_body_is_not_a_bad_field() {
-        for broken in [&b""[..], b"{", b"{\"label\":\"a\"} x", b"{\"label\":\"\xff\"}", b"{'label':1}"] {
+        for broken in [
+            &b""[..],
+            b"{",
+            b"{\"label\":\"a\"} x",
+            b"{\"label\":\"\xff\"}",
+            b"{'label':1}",
+            b"{\"label\":7",
+            b"{\"lable\":1,}",
+        ] {
             assert!(matches!(parse::<Example>(broken), Err(Problem::BrokenBody(_))), "{broken:?}");
         }
     }

@@ -15,6 +15,8 @@ use hyper::{
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, timeout_at};
 
+#[cfg(any(test, fuzzing))]
+pub(crate) use self::tasks::started_by;
 use super::{
     Whole, body,
     handoff::Answer,

@@ -23,7 +23,12 @@ pub(super) fn of_spawn(
     program: &Path,
     asked_by: &'static str,
     env: &BTreeMap<String, String>,
+    cwd: Option<&Path>,
 ) -> LaunchError {
+    // It is entered a moment after it was looked at, and an error does not say of which of the two it is.
+    if let Err(refused) = enterable(cwd) {
+        return refused;
+    }
     let program = program.display();
     let kind = error.kind();
     if kind == io::ErrorKind::NotFound && env.contains_key("PATH") {
@@ -39,4 +44,28 @@ pub(super) fn of_spawn(
         return LaunchError::Field { field: "command", problem };
     }
     LaunchError::System { action: "start the process", source: error }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn blamed(error: io::ErrorKind, cwd: &Path) -> &'static str {
+        match of_spawn(error.into(), Path::new("bash"), "kind", &BTreeMap::new(), Some(cwd)) {
+            LaunchError::Field { field, .. } => field,
+            LaunchError::System { .. } => "(none)",
+        }
+    }
+
+    #[test]
+    fn a_folder_that_went_meanwhile_is_to_blame_and_not_the_shell() {
+        let folder = tempfile::tempdir().unwrap();
+        let gone = folder.path().join("gone");
+        for error in [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory] {
+            assert_eq!(blamed(error, &gone), "cwd");
+        }
+        std::fs::write(&gone, "").unwrap();
+        assert_eq!(blamed(io::ErrorKind::NotADirectory, &gone), "cwd");
+        assert_eq!(blamed(io::ErrorKind::NotFound, folder.path()), "kind");
+    }
 }

@@ -174,7 +174,7 @@ impl Process {
         }
         let child = program.spawn().map_err(|error| {
             // Which shell it is, was asked for by the kind.
-            refusal::of_spawn(error, shell.program().as_ref(), "kind", &command.env)
+            refusal::of_spawn(error, shell.program().as_ref(), "kind", &command.env, command.cwd.as_deref())
         })?;
         // The command's own ends of the pipe must go, or the pipe never closes.
         drop(program);

@@ -44,6 +44,7 @@ for (const [words, offset] of [['an hour ahead', 3_600_000], ['an hour behind', 
   });
 }
 
+// Parallels/rq-dashboard#526: a job's text ran as HTML.
 test('a label with markup in it is text, on the page as in the list', async (t) => {
   const label = '<img src=x onerror=alert(1)>';
   await gateway.run('markup', 'sleep 600', { label });

@@ -1,4 +1,8 @@
 //! Processes: how a command's end reads, and that nothing is left of it.
+//!
+//! Answers the kinds of report in Nukesor/pueue#372 (descendants survive a kill), openai/codex#6575 (a
+//! grandchild that holds the pipe keeps a task from ending), anthropics/claude-code#20192 (a kill
+//! that somebody asked for reads as a failure) and openai/codex#7932 (orphans after an interrupt).
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,7 @@
 //! The control API: what it does, and what bad input gets.
+//!
+//! Answers the kinds of report in api7/aisix#111 (bytes that are not UTF-8 are taken as text) and
+//! anthropics/claude-code#51490 (a list shows ids that a stop cannot find).
 
 use std::{
     io::{Read, Write},
@@ -10,7 +13,8 @@ use serde_json::{Value, json};
 
 use crate::support::{
     Gateway, PATIENCE, eventually,
-    http::{over_unix, request},
+    http::{over_tcp, over_unix, request},
+    sse::Stream,
 };
 
 #[test]
@@ -214,6 +218,28 @@ fn unknown_tasks_are_404_and_those_of_another_session_403() {
         gateway.control(method, &format!("/tasks/bash-1{rest}"), None).problem(403);
     }
     assert_eq!(gateway.list("mine")[0]["status"], "running");
+}
+
+#[test]
+fn every_id_that_any_list_shows_can_be_killed() {
+    let gateway = Gateway::start();
+    gateway.run("demo", "sleep 60");
+    gateway.control("POST", "/tasks", Some(json!({"command": "sleep 60"})));
+    gateway.control("POST", "/sessions/demo/tasks", Some(json!({"kind": "build", "label": "all"})));
+    let ids = |list: &Value| -> Vec<String> {
+        list.as_array().unwrap().iter().map(|task| task["id"].as_str().unwrap().to_owned()).collect()
+    };
+    let shown = ids(&gateway.list("demo"));
+    assert_eq!(shown, ["bash-1", "bash-2", "build-1"]);
+    assert_eq!(ids(&Stream::open(gateway.address, "demo").list().list()), shown);
+    let once =
+        over_tcp(gateway.address, &request("GET", "/sessions/demo/tasks", &[("accept", "application/json")], ""));
+    assert_eq!(ids(&once.json()), shown);
+    let cli: Value = serde_json::from_slice(&gateway.cli(&["list", "--session", "demo", "--json"]).stdout).unwrap();
+    assert_eq!(ids(&cli), shown);
+    for id in shown {
+        assert_eq!(gateway.control("POST", &format!("/sessions/demo/tasks/{id}/kill"), None).status, 202, "{id}");
+    }
 }
 
 #[test]

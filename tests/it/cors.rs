@@ -1,4 +1,7 @@
 //! Pages of other origins: who may read what, and that each answer says it once.
+//!
+//! Answers the kinds of report in dunglas/mercure#535 (a preflight refuses `Last-Event-ID`) and
+//! expressjs/cors#145 (a header that is there twice).
 
 use std::process::Stdio;
 

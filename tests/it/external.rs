@@ -1,4 +1,6 @@
 //! External tasks: somebody else works, and reports by the control API.
+//!
+//! Answers the kind of report in kestra-io/kestra#6331 (a task runs for hours after its worker died).
 
 use std::{
     io::Write,

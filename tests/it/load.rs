@@ -1,4 +1,6 @@
 //! Many subscribers, many changes, peers that stall and peers that vanish.
+//!
+//! Answers the kind of report in anthropics/claude-code#59456 (a stale list overwrites a newer one).
 
 use std::{
     process::{Command, Stdio},

@@ -14,6 +14,8 @@ mod support;
 
 mod assets;
 mod children;
+mod children_exhausted;
+mod children_hostile;
 mod cli;
 mod control;
 mod control_over_tcp;

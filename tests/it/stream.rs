@@ -1,4 +1,8 @@
 //! The stream's wire: what goes over the socket, byte for byte where it matters.
+//!
+//! Answers the kinds of report in fanout/django-eventstream#185 (a CR in a label forges fields),
+//! florimondmanca/httpx-sse#34 (U+2028 splits events), api7/aisix#111 (characters are torn on the way
+//! to a slow reader) and tokio-rs/axum#2729 (`/a` is not `/%61`, and `%2F` separates).
 
 use std::{
     io::{Read, Write},
@@ -117,6 +121,44 @@ fn a_label_of_line_ends_quotes_and_emoji_is_one_event_with_an_equal_label() {
             assert!(!event.data.contains(raw), "{raw:?} in {:?}", event.data);
         }
     }
+}
+
+#[test]
+fn a_reader_that_stalls_and_then_dawdles_gets_every_character_whole() {
+    let gateway = Gateway::with(&["--peer-timeout", "1h"]);
+    // One byte in front, so that the writes do not end between characters by luck.
+    let label = |n: usize| format!("{}{}", "x".repeat(n % 4 + 1), "🦀".repeat(1_000));
+    for n in 0..10 {
+        let body = json!({"kind": "build", "label": label(n)});
+        assert_eq!(gateway.control("POST", "/sessions/demo/tasks", Some(body)).status, 201);
+    }
+    let mut socket = http::connect(gateway.address);
+    socket.write_all(&request("GET", "/sessions/demo/tasks", &[], "")).unwrap();
+    // 300 lists of 40 KiB are more than the kernel holds: writes are taken in part.
+    for n in 0..300 {
+        let path = format!("/sessions/demo/tasks/build-{}", n % 10 + 1);
+        assert_eq!(gateway.control("PATCH", &path, Some(json!({"detail": n.to_string()}))).status, 200);
+    }
+    gateway.control("PATCH", "/sessions/demo/tasks/build-1", Some(json!({"detail": "the last"})));
+    gateway.signal("TERM");
+    let mut bytes = Vec::new();
+    let mut piece = [0; 997];
+    while let read @ 1.. = socket.read(&mut piece).unwrap() {
+        bytes.extend_from_slice(&piece[..read]);
+        std::thread::yield_now();
+    }
+    let (answer, rest) = Answer::parse(&bytes);
+    assert!(rest.is_empty());
+    let lists: Vec<_> = answer.body.lines().filter_map(|line| line.strip_prefix("data: ")).collect();
+    assert!(lists.len() < 300, "it was never held up");
+    let mut newest = json!(null);
+    for list in lists {
+        newest = serde_json::from_str(list).unwrap();
+        for (n, task) in newest.as_array().unwrap().iter().enumerate() {
+            assert_eq!(task["label"], label(n));
+        }
+    }
+    assert_eq!(newest[0]["status"], "killed", "and it comes to the newest list");
 }
 
 #[test]

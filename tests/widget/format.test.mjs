@@ -33,6 +33,7 @@ test('a task of an unknown status is live until it has an end', () => {
   assert.equal(isLive(settled('a', 1, { status: 'evaporated' })), false);
 });
 
+// Never `-1:-5` (woodpecker-ci/woodpecker#6825).
 for (const [milliseconds, text] of [
   [0, '0s'],
   [999, '0s'],

@@ -192,6 +192,7 @@ function clockOn(t) {
   return { clock: new ServerClock(), time };
 }
 
+// A clock that is off makes durations such as `-1:-5` (woodpecker-ci/woodpecker#6825).
 test('the server\'s clock is our own until the server has told its own', (t) => {
   const { clock } = clockOn(t);
   t.mock.method(Date, 'now', () => 42);

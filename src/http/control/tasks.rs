@@ -163,3 +163,13 @@ pub(super) fn check_variables(env: &BTreeMap<String, String>) -> Result<(), Prob
     }
     Ok(())
 }
+
+/// What a body asks for, and the command if there is one; for [`crate::laws`].
+#[cfg(any(test, fuzzing))]
+pub(crate) fn started_by(body: &[u8]) -> Result<(NewTask, Option<ShellCommand>), Problem> {
+    let (task, work) = body::parse::<Start>(body)?.checked()?;
+    match work {
+        Work::Here(_, command) => Ok((task, Some(command))),
+        Work::Elsewhere(_) => Ok((task, None)),
+    }
+}

@@ -119,7 +119,8 @@ impl Process {
             run.current_dir(cwd);
         }
         let spawned = blocking::Command::from(run).spawn(pts).map_err(into_io);
-        let child = spawned.map_err(|error| refusal::of_spawn(error, &program, "command", &opening.env))?;
+        let child = spawned
+            .map_err(|error| refusal::of_spawn(error, &program, "command", &opening.env, opening.cwd.as_deref()))?;
         let leader = Leader::watch(child).map_err(failed("watch the terminal's process"))?;
         Ok(Self { members: Members::led_by(leader), pty: Arc::new(pty) })
     }

@@ -64,6 +64,19 @@ impl Gateway {
         Self::spawn(command, folder)
     }
 
+    /// A gateway that another program starts: `wrapper`, its flags, and then the gateway's own.
+    pub(crate) fn below(wrapper: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let inner = tasklight();
+        let mut command = Command::new(wrapper[0]);
+        for (name, _) in inner.get_envs() {
+            command.env_remove(name);
+        }
+        command.args(&wrapper[1..]).arg(inner.get_program());
+        command.args(["serve", "--listen", "127.0.0.1:0", "--control"]).arg(socket_of(folder.path()));
+        Self::spawn(command, folder)
+    }
+
     /// A gateway with a variable set.
     pub(crate) fn with_variable(name: &str, value: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
