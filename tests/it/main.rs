@@ -24,4 +24,5 @@ mod main_job;
 mod output;
 mod registry;
 mod shutdown;
+mod slow_and_gone;
 mod stream;

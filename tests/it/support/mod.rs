@@ -39,7 +39,7 @@ pub(crate) struct Gateway {
     pub(crate) address: SocketAddr,
     /// Where its control API is, with real ports, in the order in which it was asked for.
     pub(crate) control: Vec<String>,
-    pub(crate) folder: TempDir,
+    pub(crate) folder: Arc<TempDir>,
     log: Arc<Mutex<String>>,
 }
 
@@ -55,14 +55,24 @@ impl Gateway {
 
     /// A gateway with more flags to `serve`, and variables.
     pub(crate) fn with_variables(flags: &[&str], variables: &[(&str, &str)]) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let mut command = tasklight();
-        command.args(["serve", "--listen", "127.0.0.1:0", "--control"]).arg(socket_of(folder.path())).args(flags);
-        command.envs(variables.iter().copied());
-        Self::spawn(command, folder)
+        let folder = Arc::new(tempfile::tempdir().unwrap());
+        Self::at(([127, 0, 0, 1], 0).into(), &folder, flags, variables)
     }
 
-    fn spawn(mut command: Command, folder: TempDir) -> Self {
+    /// A gateway that browsers reach there.
+    pub(crate) fn listening(listen: SocketAddr, flags: &[&str]) -> Self {
+        Self::at(listen, &Arc::new(tempfile::tempdir().unwrap()), flags, &[])
+    }
+
+    /// A gateway in its place: for one that is to be started there again.
+    pub(crate) fn at(listen: SocketAddr, folder: &Arc<TempDir>, flags: &[&str], variables: &[(&str, &str)]) -> Self {
+        let mut command = tasklight();
+        command.args(["serve", "--listen", &listen.to_string(), "--control"]).arg(socket_of(folder.path())).args(flags);
+        command.envs(variables.iter().copied());
+        Self::spawn(command, Arc::clone(folder))
+    }
+
+    fn spawn(mut command: Command, folder: Arc<TempDir>) -> Self {
         // By this its children are told from those of any other gateway.
         command.env(MARK, folder.path());
         let mut child = command.env("NO_COLOR", "1").stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
