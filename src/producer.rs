@@ -5,4 +5,7 @@ mod exit;
 pub mod external;
 mod group;
 pub mod in_process;
+mod leader;
+pub mod pty;
+mod refusal;
 pub mod shell;

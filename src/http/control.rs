@@ -1,39 +1,53 @@
 //! The producers' and agents' routes. They can run commands, so they are never reached by a page:
-//! only by a Unix socket that nobody but its owner can open.
+//! only by a Unix socket that nobody but its owner can open, or with a token.
 
+mod streams;
 mod tasks;
+mod terminals;
 
-use std::{borrow::Cow, time::Duration};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
-use hyper::{Method, Request, StatusCode, body::Incoming};
+use hyper::{
+    Method, Request, StatusCode,
+    body::Incoming,
+    header::{self, HeaderValue},
+};
 use serde::{Deserialize, Serialize};
+use tokio::time::{Instant, timeout_at};
 
 use super::{
-    Whole, body, json,
+    Whole, body,
+    handoff::Answer,
+    json,
     problem::Problem,
     route::{self, ControlRoute},
 };
 use crate::{
+    hub::Hub,
     id::{Scope, SessionId, TaskId},
-    producer::{external::Externals, shell::Shells},
+    producer::{external::Externals, pty::Terminals, shell::Shells},
     registry::{Kill, Reading, Registry},
     shutdown::{Phase, Shutdown},
     spill::Extent,
     task::TaskView,
+    traffic::Traffic,
 };
 
 /// The longest that a read is held.
 const MAX_WAIT: Duration = Duration::from_mins(10);
 
-/// How much longer than the grace a disposal waits for its tasks.
+/// How much longer than the grace is waited for what was asked to end.
 const DISPOSAL_MARGIN: Duration = Duration::from_secs(2);
 
 /// What the routes act on.
 #[derive(Debug)]
 pub(crate) struct Control {
     pub(crate) registry: Registry,
+    pub(crate) hub: Arc<Hub>,
+    pub(crate) traffic: Arc<Traffic>,
     pub(crate) shells: Shells,
     pub(crate) externals: Externals,
+    pub(crate) terminals: Terminals,
     pub(crate) shutdown: Shutdown,
     pub(crate) request_timeout: Duration,
     pub(crate) grace: Duration,
@@ -53,8 +67,12 @@ struct Output<'a> {
 
 impl Control {
     /// Answers one request.
-    pub(crate) async fn answer(&self, request: Request<Incoming>) -> Whole {
-        self.route(request).await.unwrap_or_else(Whole::from)
+    pub(crate) async fn answer(&self, request: Request<Incoming>) -> Answer {
+        match self.observed(&request) {
+            Ok(Some(answer)) => answer,
+            Ok(None) => self.route(request).await.unwrap_or_else(Whole::from).into(),
+            Err(problem) => Whole::from(problem).into(),
+        }
     }
 
     async fn route(&self, request: Request<Incoming>) -> Result<Whole, Problem> {
@@ -62,8 +80,12 @@ impl Control {
         let method = request.method().clone();
         let not_allowed = |allow| Err(Problem::MethodNotAllowed { allow });
         match (route, method) {
-            (ControlRoute::Tasks(scope), Method::GET) => Ok(as_json(StatusCode::OK, &self.registry.list(&scope))),
+            (ControlRoute::Tasks(scope), Method::GET | Method::HEAD) => {
+                Ok(as_json(StatusCode::OK, &self.registry.list(&scope)))
+            }
             (ControlRoute::Tasks(scope), Method::POST) => self.start(&scope, request).await,
+            (ControlRoute::Tasks(_), _) => not_allowed("GET, HEAD, POST"),
+            (ControlRoute::Done(_) | ControlRoute::Mux | ControlRoute::Metrics, _) => not_allowed("GET, HEAD"),
             (ControlRoute::Task(scope, id), Method::GET) => {
                 Ok(as_json(StatusCode::OK, &self.registry.get(&scope, &id)?))
             }
@@ -73,9 +95,12 @@ impl Control {
             (ControlRoute::Kill(..), _) => not_allowed("POST"),
             (ControlRoute::Output(scope, id), Method::GET) => self.output(&scope, &id, &request).await,
             (ControlRoute::Output(scope, id), Method::POST) => self.append(&scope, &id, request).await,
-            (ControlRoute::Tasks(_) | ControlRoute::Output(..), _) => not_allowed("GET, POST"),
+            (ControlRoute::Output(..), _) => not_allowed("GET, POST"),
             (ControlRoute::Owner(session), Method::DELETE) => Ok(self.dispose(&session).await),
             (ControlRoute::Owner(_), _) => not_allowed("DELETE"),
+            (ControlRoute::Terminals(session, route), method) => {
+                self.terminals_route(&session, route, &method, request).await
+            }
             (ControlRoute::Healthz, Method::GET) => Ok(plain("ok\n")),
             (ControlRoute::Readyz, Method::GET) => match self.shutdown.phase() {
                 Phase::Running => Ok(plain("ready\n")),
@@ -105,7 +130,10 @@ impl Control {
     }
 
     async fn dispose(&self, session: &SessionId) -> Whole {
-        self.registry.dispose_owner(session, self.grace + DISPOSAL_MARGIN).await;
+        let bound = self.grace + DISPOSAL_MARGIN;
+        let deadline = Instant::now() + bound;
+        self.registry.dispose_owner(session, bound).await;
+        let _ = timeout_at(deadline, self.terminals.gone(session)).await;
         super::empty(StatusCode::NO_CONTENT)
     }
 }
@@ -138,6 +166,14 @@ fn wait(query: &str) -> Result<Duration, Problem> {
         return Err(Problem::field("wait", format!("at most {}s, then ask again", MAX_WAIT.as_secs())));
     }
     Ok(wait)
+}
+
+fn created(path: &str, value: &impl Serialize) -> Whole {
+    let mut answer = as_json(StatusCode::CREATED, value);
+    if let Ok(location) = HeaderValue::from_str(path) {
+        answer.headers_mut().insert(header::LOCATION, location);
+    }
+    answer
 }
 
 fn as_json(status: StatusCode, value: &impl Serialize) -> Whole {

@@ -6,12 +6,21 @@
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
 use super::problem::Problem;
-use crate::id::{InvalidSessionId, Scope, SessionId, TaskId};
+use crate::{
+    hub::MAX_SESSIONS,
+    id::{InvalidSessionId, Scope, SessionId, TaskId, TerminalId},
+};
 
 /// What a browser may ask for.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ObserveRoute {
+    /// The gateway's own page.
+    Page,
+    /// A file of the widget, which may not be there.
+    Widget(String),
+    Icon,
     Tasks(SessionId),
+    Mux,
 }
 
 /// What a producer or an agent may ask for.
@@ -21,16 +30,33 @@ pub(crate) enum ControlRoute {
     Task(Scope, TaskId),
     Kill(Scope, TaskId),
     Output(Scope, TaskId),
+    Done(Scope),
     Owner(SessionId),
+    Mux,
+    Metrics,
+    Terminals(SessionId, TerminalRoute),
     Healthz,
     Readyz,
+}
+
+/// What may be asked of a session's terminals.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum TerminalRoute {
+    All,
+    One(TerminalId),
+    Send(TerminalId),
+    Resize(TerminalId),
 }
 
 /// Reads a path of the browsers' listener.
 pub(crate) fn observe(path: &str) -> Result<ObserveRoute, Problem> {
     let segments = Segments::of(path)?;
     match segments.as_strs().as_slice() {
+        [""] => Ok(ObserveRoute::Page),
+        ["widget", file] => Ok(ObserveRoute::Widget((*file).to_owned())),
+        ["favicon.ico"] => Ok(ObserveRoute::Icon),
         ["sessions", session, "tasks"] => Ok(ObserveRoute::Tasks(SessionId::new(session)?)),
+        ["mux"] => Ok(ObserveRoute::Mux),
         _ => Err(Problem::NoSuchPath),
     }
 }
@@ -42,7 +68,14 @@ pub(crate) fn control(path: &str) -> Result<ControlRoute, Problem> {
     let (scope, rest) = match segments.as_slice() {
         ["healthz"] => return Ok(ControlRoute::Healthz),
         ["readyz"] => return Ok(ControlRoute::Readyz),
+        ["metrics"] => return Ok(ControlRoute::Metrics),
+        ["mux"] => return Ok(ControlRoute::Mux),
+        ["done"] => return Ok(ControlRoute::Done(Scope::Unowned)),
+        ["sessions", session, "done"] => return Ok(ControlRoute::Done(Scope::Session(SessionId::new(session)?))),
         ["sessions", session] => return Ok(ControlRoute::Owner(SessionId::new(session)?)),
+        ["sessions", session, "terminals", rest @ ..] => {
+            return Ok(ControlRoute::Terminals(SessionId::new(session)?, terminals(rest)?));
+        }
         ["sessions", session, "tasks", rest @ ..] => (Scope::Session(SessionId::new(session)?), rest),
         ["tasks", rest @ ..] => (Scope::Unowned, rest),
         _ => return Err(Problem::NoSuchPath),
@@ -55,6 +88,46 @@ pub(crate) fn control(path: &str) -> Result<ControlRoute, Problem> {
         [id, "output"] => Ok(ControlRoute::Output(scope, task(id)?)),
         _ => Err(Problem::NoSuchPath),
     }
+}
+
+/// The sessions that a query names (`session=a&session=b`), each once, in their order.
+pub(crate) fn sessions(query: &str) -> Result<Vec<SessionId>, Problem> {
+    let mut sessions = Vec::new();
+    for pair in query.split('&') {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        if name != "session" {
+            continue;
+        }
+        // In a form's query a plus sign is a space (WHATWG URL, §5.1).
+        let value = value.replace('+', " ");
+        let name = percent_decode_str(&value).decode_utf8().map_err(|_| InvalidSessionId::NotUtf8)?;
+        let session = SessionId::new(&name)?;
+        if sessions.contains(&session) {
+            continue;
+        }
+        if sessions.len() == MAX_SESSIONS {
+            return Err(Problem::field("session", format!("at most {MAX_SESSIONS} on one connection")));
+        }
+        sessions.push(session);
+    }
+    Ok(sessions)
+}
+
+fn terminals(rest: &[&str]) -> Result<TerminalRoute, Problem> {
+    let terminal = |id: &str| id.parse().map_err(|_| Problem::UnknownTerminal(id.to_owned()));
+    match rest {
+        [] => Ok(TerminalRoute::All),
+        [id] => Ok(TerminalRoute::One(terminal(id)?)),
+        [id, "send"] => Ok(TerminalRoute::Send(terminal(id)?)),
+        [id, "resize"] => Ok(TerminalRoute::Resize(terminal(id)?)),
+        _ => Err(Problem::NoSuchPath),
+    }
+}
+
+/// The control API's path of a session's terminals; a terminal's own is this, `/` and its id.
+#[must_use]
+pub fn terminals_path(session: &SessionId) -> String {
+    format!("{}/terminals", owner_path(session))
 }
 
 /// The control API's path of a scope's tasks; a task's own is this, `/` and its id.
@@ -103,6 +176,7 @@ mod tests {
     fn session(path: &str) -> Result<String, String> {
         match observe(path) {
             Ok(ObserveRoute::Tasks(session)) => Ok(session.to_string()),
+            Ok(other) => Err(format!("{other:?}")),
             Err(problem) => Err(format!("{problem:?}")),
         }
     }
@@ -123,9 +197,44 @@ mod tests {
             let problem = session(&format!("/sessions/{bad}/tasks")).unwrap_err();
             assert!(problem.starts_with("BadSessionId"), "{bad}: {problem}");
         }
-        for bad in ["/", "/sessions", "/sessions/a", "/sessions/a/tasks/", "//sessions/a/tasks", "/x", "*", ""] {
+        for bad in [
+            "/widget",
+            "/widget/a/b",
+            "/sessions",
+            "/sessions/a",
+            "/sessions/a/tasks/",
+            "//sessions/a/tasks",
+            "/x",
+            "*",
+            "",
+        ] {
             assert_eq!(session(bad).unwrap_err(), "NoSuchPath", "{bad}");
         }
+    }
+
+    #[test]
+    fn a_query_names_each_session_once_and_decoded_once() {
+        let named = |query| sessions(query).map(|names| names.iter().map(ToString::to_string).collect::<Vec<_>>());
+        assert_eq!(named("").unwrap(), [""; 0]);
+        assert_eq!(named("heartbeat=event&session=b&session=%61&session=b").unwrap(), ["b", "a"]);
+        assert_eq!(
+            named("session=a+b&session=a%2Bb&session=%2561&session=%E6%9E%84").unwrap(),
+            ["a b", "a+b", "%61", "构"]
+        );
+        for bad in ["session=", "session", "session=a%2Fb", "session=%FF", "session=%0A", "session=a&session=%C2%85"] {
+            assert!(matches!(sessions(bad), Err(Problem::BadSessionId(_))), "{bad}");
+        }
+        let many = |n| (0..n).map(|n| format!("session=s{n}")).collect::<Vec<_>>().join("&");
+        assert_eq!(sessions(&many(64)).unwrap().len(), 64);
+        assert!(matches!(sessions(&many(65)), Err(Problem::Field { .. })));
+    }
+
+    #[test]
+    fn the_page_and_the_widgets_files_have_one_path_each() {
+        assert_eq!(observe("/").unwrap(), ObserveRoute::Page);
+        assert_eq!(observe("/favicon.ico").unwrap(), ObserveRoute::Icon);
+        assert_eq!(observe("/widget/a.js").unwrap(), ObserveRoute::Widget("a.js".into()));
+        assert_eq!(observe("/widget/..%2Fa").unwrap(), ObserveRoute::Widget("../a".into()));
     }
 
     #[test]
@@ -139,6 +248,14 @@ mod tests {
         }
         assert_eq!(control("/tasks").unwrap(), ControlRoute::Tasks(Scope::Unowned));
         assert!(matches!(control("/tasks/bash-0"), Err(Problem::UnknownTask(_))));
+        let demo = SessionId::new("a b").unwrap();
+        let send = format!("{}/term-3/send", terminals_path(&demo));
+        assert_eq!(
+            control(&send).unwrap(),
+            ControlRoute::Terminals(demo, TerminalRoute::Send("term-3".parse().unwrap()))
+        );
+        assert!(matches!(control("/sessions/a/terminals/bash-1"), Err(Problem::UnknownTerminal(_))));
+        assert!(matches!(control("/terminals"), Err(Problem::NoSuchPath)));
         assert!(matches!(control("/sessions/a/tasks/bash-1/eat"), Err(Problem::NoSuchPath)));
     }
 }

@@ -10,7 +10,7 @@ use std::{
 
 use tokio::sync::watch;
 
-use super::{AccessError, Stop, handle::TaskOutput};
+use super::{AccessError, ByEnd, Stop, handle::TaskOutput, notices::Desk};
 use crate::{
     clock::UnixMillis,
     config::RegistryLimits,
@@ -28,6 +28,10 @@ pub(super) struct State {
     counters: HashMap<Kind, u64>,
     last_seq: u64,
     last_generation: u64,
+    pub(super) started: u64,
+    pub(super) ended: ByEnd,
+    /// Who reads notices.
+    pub(super) desk: Desk,
     /// Set once, at shutdown: nothing starts any more.
     pub(super) closed: bool,
 }
@@ -46,16 +50,15 @@ pub(super) struct Bucket {
     pub(super) generation: Generation,
     /// Opened by name: it stays when it is empty. Else it goes with a start that failed.
     opened: bool,
-    /// Being disposed: nothing starts in it any more.
-    disposing: bool,
+    /// Whether it is being disposed: nothing starts in it any more. Receivers learn by the
+    /// sender's end that the bucket is gone.
+    disposing: watch::Sender<bool>,
     /// Admitted, and not registered yet.
     reserved: usize,
     live: usize,
     tasks: BTreeMap<Seq, Entry>,
     /// In the order of settlement.
     settled: VecDeque<Seq>,
-    /// Never sent to; its receivers learn that the bucket is gone.
-    gone: watch::Sender<()>,
 }
 
 /// One record and what belongs to it.
@@ -132,7 +135,7 @@ impl State {
             return Err(Refused::OwnerDisposed);
         }
         let bucket = self.bucket_or_new(scope);
-        if bucket.disposing {
+        if bucket.is_disposing() {
             return Err(Refused::OwnerDisposed);
         }
         if bucket.live + bucket.reserved >= limits.max_live_tasks {
@@ -174,7 +177,7 @@ impl State {
         if self.closed {
             return Err(Refused::Closed);
         }
-        if self.bucket_mut(scope).is_none_or(|bucket| bucket.generation != generation || bucket.disposing) {
+        if self.bucket_mut(scope).is_none_or(|bucket| bucket.generation != generation || bucket.is_disposing()) {
             return Err(Refused::OwnerDisposed);
         }
         let counter = self.counters.entry(kind.clone()).or_default();
@@ -183,6 +186,7 @@ impl State {
         let id = TaskId::new(kind.clone(), number);
         self.last_seq += 1;
         let seq = Seq(self.last_seq);
+        self.started += 1;
         let entry = make(Task::new(id.clone(), label, now));
         let view = entry.task.view();
         self.index.insert(id, (scope.clone(), seq));
@@ -203,6 +207,19 @@ impl State {
         })
         .map(|(_, entry)| entry.task.view())
         .collect()
+    }
+
+    pub(super) fn sessions(&self) -> Vec<SessionId> {
+        self.owners.iter().filter(|(_, bucket)| bucket.is_open()).map(|(session, _)| session.clone()).collect()
+    }
+
+    pub(super) fn is_open(&self, session: &SessionId) -> bool {
+        self.owners.get(session).is_some_and(Bucket::is_open)
+    }
+
+    /// Every record.
+    pub(super) fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.owners.values().chain([&self.unowned]).flat_map(|bucket| bucket.tasks.values())
     }
 
     /// A record that the caller may see: its own or an unowned one.
@@ -241,15 +258,23 @@ impl State {
         for entry in &retired {
             self.index.remove(entry.task.id());
         }
+        self.ended.count(view.status);
         Some(Settled { view, reported, retired })
     }
 
     /// Closes a bucket to new tasks. The receiver learns when it is gone; the flag says whether
     /// this call was the one that closed it.
-    pub(super) fn begin_disposal(&mut self, session: &SessionId) -> Option<(Generation, bool, watch::Receiver<()>)> {
+    pub(super) fn begin_disposal(&mut self, session: &SessionId) -> Option<(Generation, bool, watch::Receiver<bool>)> {
         let bucket = self.owners.get_mut(session)?;
-        let first = !std::mem::replace(&mut bucket.disposing, true);
-        Some((bucket.generation, first, bucket.gone.subscribe()))
+        // Told once: a receiver that hears more than that takes it for the bucket's end.
+        let first = bucket.disposing.send_if_modified(|disposing| !std::mem::replace(disposing, true));
+        Some((bucket.generation, first, bucket.disposing.subscribe()))
+    }
+
+    /// Whether that life of a session is being disposed, now and later; none if it is gone.
+    pub(super) fn disposing(&self, session: &SessionId, generation: Generation) -> Option<watch::Receiver<bool>> {
+        let bucket = self.owners.get(session).filter(|bucket| bucket.generation == generation)?;
+        Some(bucket.disposing.subscribe())
     }
 
     /// Removes an owner and all its records.
@@ -291,7 +316,28 @@ impl State {
 }
 
 impl Bucket {
+    /// Whether it is more than a place held for a first task that has not started.
+    fn is_open(&self) -> bool {
+        self.opened || !self.tasks.is_empty() || self.reserved == 0
+    }
+
+    /// The record that ended first of those of whose end nobody was told.
+    pub(super) fn first_owed(&mut self) -> Option<&mut Entry> {
+        let Self { settled, tasks, .. } = self;
+        let owed = |seq: &&Seq| tasks.get(seq).is_some_and(|entry| !entry.task.reported());
+        let owed = *settled.iter().find(owed)?;
+        tasks.get_mut(&owed)
+    }
+
+    pub(super) fn entries_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
+        self.tasks.values_mut()
+    }
+
+    fn is_disposing(&self) -> bool {
+        *self.disposing.borrow()
+    }
+
     fn is_unused(&self) -> bool {
-        !self.opened && !self.disposing && self.reserved == 0 && self.tasks.is_empty()
+        !self.opened && !self.is_disposing() && self.reserved == 0 && self.tasks.is_empty()
     }
 }

@@ -13,7 +13,7 @@ use std::{
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::support::{Gateway, http, tasklight};
+use crate::support::{Gateway, http, sse::Stream, tasklight, terminal::Terminal};
 
 const TOKEN: &str = "a-token-of-a-test-0123456789";
 const WRONG: &str = "a-token-of-a-test-0123456780";
@@ -144,6 +144,26 @@ fn a_wrong_or_missing_token_is_401_on_every_path_and_costs_a_delay() {
 }
 
 #[test]
+fn a_stream_needs_the_token_too_and_tells_what_one_over_the_unix_socket_tells() {
+    let gateway = gateway();
+    let authorization = bearer(TOKEN);
+    for path in ["/sessions/demo/tasks", "/sessions/demo/done", "/mux"] {
+        let headers = [("accept", "text/event-stream"), ("authorization", &authorization)];
+        http::over_tcp(gateway.control_address(), &http::request("GET", path, &headers[..1], "")).problem(401);
+        let over_tcp = Stream::send(gateway.control_address(), &http::request("GET", path, &headers, ""));
+        let mut streams = vec![over_tcp];
+        // An end is told to one reader alone.
+        if !path.ends_with("done") {
+            streams.push(gateway.stream(path, &headers[..1]));
+        }
+        let task = gateway.run("demo", "exit 3")["id"].to_string();
+        for stream in &mut streams {
+            stream.until(|event| event.data.contains(&task) && event.data.contains("exit code: 3"));
+        }
+    }
+}
+
+#[test]
 fn a_flood_of_wrong_tokens_does_not_shut_the_right_one_out() {
     let gateway = gateway();
     let request = http::request("GET", "/tasks", &[("authorization", &bearer(WRONG))], "");
@@ -187,6 +207,10 @@ fn the_token_is_neither_logged_nor_handed_down() {
     let output = gateway.control("GET", &path, None).json()["text"].as_str().unwrap().to_owned();
     assert!(output.contains("PATH=") && output.ends_with("done\n"), "{output}");
     assert!(!output.contains(TOKEN) && !output.contains("TASKLIGHT_CONTROL_TOKEN"), "{output}");
+    let terminal = Terminal::open(&gateway, "demo", "read -r; env; echo done");
+    let typed = terminal.send(json!({ "text": "" })).text;
+    assert!(typed.contains("PATH=") && typed.ends_with("done\r\n"), "{typed}");
+    assert!(!typed.contains(TOKEN) && !typed.contains("TASKLIGHT_CONTROL_TOKEN"), "{typed}");
     let log = gateway.log();
     assert!(log.contains("no valid control token peer=127.0.0.1:"), "{log}");
     assert!(!log.contains(TOKEN) && !log.contains(WRONG), "{log}");

@@ -12,17 +12,27 @@
 
 mod support;
 
+mod assets;
 mod children;
 mod cli;
 mod control;
 mod control_over_tcp;
+mod control_stream;
+mod cors;
+mod done;
 mod embedded;
 mod external;
 mod host_names;
 mod load;
 mod main_job;
+mod metrics;
+mod mux;
 mod output;
+mod pwsh;
+mod raw_requests;
 mod registry;
 mod shutdown;
 mod slow_and_gone;
 mod stream;
+mod terminals;
+mod terminals_end;

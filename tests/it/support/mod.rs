@@ -1,7 +1,9 @@
 //! A gateway of one's own for each test, and ways to talk to it.
 
 pub(crate) mod http;
+pub(crate) mod raw;
 pub(crate) mod sse;
+pub(crate) mod terminal;
 
 use std::{
     io::{BufRead, BufReader},
@@ -70,6 +72,11 @@ impl Gateway {
         command.args(["serve", "--listen", &listen.to_string(), "--control"]).arg(socket_of(folder.path())).args(flags);
         command.envs(variables.iter().copied());
         Self::spawn(command, Arc::clone(folder))
+    }
+
+    /// A gateway with a variable set.
+    pub(crate) fn with_variable(name: &str, value: &str) -> Self {
+        Self::with_variables(&[], &[(name, value)])
     }
 
     fn spawn(mut command: Command, folder: Arc<TempDir>) -> Self {
@@ -157,6 +164,23 @@ impl Gateway {
         let answer = self.control("POST", &format!("/sessions/{session}/tasks"), Some(json!({ "command": command })));
         assert_eq!(answer.status, 201, "{answer:?}");
         answer.json()
+    }
+
+    /// A stream of the control listener.
+    pub(crate) fn stream(&self, path: &str, headers: &[(&str, &str)]) -> sse::Stream {
+        sse::Stream::control(&self.socket(), path, headers)
+    }
+
+    /// A number that the gateway tells: `name`, or `name{label="value"}`.
+    pub(crate) fn metric(&self, sample: &str) -> u64 {
+        let page = self.control("GET", "/metrics", None).body;
+        let line = page.lines().find_map(|line| line.strip_prefix(sample)?.strip_prefix(' '));
+        line.unwrap_or_else(|| panic!("no {sample} in {page}")).parse().unwrap()
+    }
+
+    /// Waits until a number is what it should be.
+    pub(crate) fn metric_becomes(&self, sample: &str, value: u64) {
+        eventually(&format!("{sample} is {value}"), || (self.metric(sample) == value).then_some(()));
     }
 
     /// The registry's list of a session.
