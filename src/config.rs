@@ -24,6 +24,13 @@ pub struct RegistryLimits {
     /// as one owner. 10: a person can follow as many, and a loop that starts work by mistake is
     /// caught before it hurts the machine.
     pub max_live_tasks: usize,
+    /// Sessions that may be open at once. 10,000: far more than people and agents have, so that it
+    /// catches a loop that makes up a name for each task and never disposes a session. Whoever holds
+    /// the registry itself may open more, by [`Registry::open`](crate::Registry::open).
+    pub max_sessions: usize,
+    /// Kinds of tasks there may ever be, since each one's count lasts as long as the registry. 256: a
+    /// site has a handful, and one made up for each task is a mistake.
+    pub max_kinds: usize,
     /// Settled tasks kept for each owner, the oldest going first. 100: more than a person scrolls
     /// through, and a list that stays in one packet train.
     pub max_settled_tasks: usize,
@@ -34,7 +41,13 @@ pub struct RegistryLimits {
 
 impl Default for RegistryLimits {
     fn default() -> Self {
-        Self { max_live_tasks: 10, max_settled_tasks: 100, output_tail: 256 * 1024 }
+        Self {
+            max_live_tasks: 10,
+            max_sessions: 10_000,
+            max_kinds: 256,
+            max_settled_tasks: 100,
+            output_tail: 256 * 1024,
+        }
     }
 }
 

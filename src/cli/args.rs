@@ -113,6 +113,12 @@ pub(crate) struct ServeArguments {
     /// Running or stopping tasks that one session, or the unowned together, may have
     #[arg(long, env = "TASKLIGHT_MAX_LIVE_TASKS", value_name = "N", default_value_t = 10)]
     pub(crate) max_live_tasks: usize,
+    /// Sessions that may be open at once
+    #[arg(long, env = "TASKLIGHT_MAX_SESSIONS", value_name = "N", default_value_t = 10_000)]
+    pub(crate) max_sessions: usize,
+    /// Kinds of tasks that there may ever be
+    #[arg(long, env = "TASKLIGHT_MAX_KINDS", value_name = "N", default_value_t = 256)]
+    pub(crate) max_kinds: usize,
     /// Ended tasks kept for each session
     #[arg(long, env = "TASKLIGHT_MAX_SETTLED_TASKS", value_name = "N", default_value_t = 100)]
     pub(crate) max_settled_tasks: usize,

@@ -19,6 +19,8 @@ const LAST_MOMENT: Duration = Duration::from_secs(2);
 pub(super) fn serve(arguments: ServeArguments, control: ControlArguments) -> Result<(), CommandError> {
     let mut limits = RegistryLimits::default();
     limits.max_live_tasks = arguments.max_live_tasks;
+    limits.max_sessions = arguments.max_sessions;
+    limits.max_kinds = arguments.max_kinds;
     limits.max_settled_tasks = arguments.max_settled_tasks;
     limits.output_tail = arguments.output_tail;
     let mut terminals = TerminalLimits::default();

@@ -58,6 +58,7 @@ pub(crate) enum Problem {
     Finished(String),
     NotExternal(String),
     TooManyLive(String),
+    TooManySessions(String),
     UnknownTerminal(String),
     TooManyTerminals(String),
     TerminalBusy(String),
@@ -154,6 +155,11 @@ impl Problem {
                 "Report on tasks that were started without a command; the gateway reports on the others itself",
             ),
             Self::AnotherSession(_) => (StatusCode::FORBIDDEN, "another-session", "Ask by the session that owns it"),
+            Self::TooManySessions(_) => (
+                StatusCode::TOO_MANY_REQUESTS,
+                "too-many-sessions",
+                "Dispose a session that is over, then start again",
+            ),
             Self::TooManyLive(_) => (
                 StatusCode::TOO_MANY_REQUESTS,
                 "too-many-live-tasks",
@@ -207,6 +213,7 @@ impl Problem {
             | Self::Finished(detail)
             | Self::NotExternal(detail)
             | Self::TooManyLive(detail)
+            | Self::TooManySessions(detail)
             | Self::ForeignOrigin(detail)
             | Self::TooManyTerminals(detail)
             | Self::TerminalBusy(detail)
@@ -318,6 +325,9 @@ impl From<StartError> for Problem {
     fn from(error: StartError) -> Self {
         match error {
             StartError::TooManyLive { .. } => Self::TooManyLive(error.to_string()),
+            StartError::TooManySessions { .. } => Self::TooManySessions(error.to_string()),
+            // To wait would not help.
+            StartError::TooManyKinds { .. } => Self::field("kind", error.to_string()),
             StartError::OwnerDisposed => Self::Disposed,
             StartError::Closed => Self::Draining,
             StartError::Launch(LaunchError::Field { field, problem }) => Self::field(field, problem),
