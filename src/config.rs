@@ -5,7 +5,8 @@
 mod origin;
 
 use std::{
-    net::{Ipv4Addr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    num::NonZeroUsize,
     path::PathBuf,
     time::Duration,
 };
@@ -93,6 +94,19 @@ pub struct Settings {
     /// A peer that takes nothing for this long is dropped, by the kernel (`TCP_USER_TIMEOUT`,
     /// tcp(7)). 30 s: twice the heartbeat, so that one that vanished is noticed at its second.
     pub peer_timeout: Duration,
+    /// Connections of browsers that may be open at once, streams among them; one more is answered 503.
+    /// The control API has a quarter as many of its own. None: five eighths of the descriptors that
+    /// the process may have when it begins to serve, which leaves some for children and files.
+    pub max_connections: Option<NonZeroUsize>,
+    /// Streams that one session may have open; one more is answered 503. None: a session that many
+    /// people watch is a normal thing, and each costs little.
+    pub max_session_streams: Option<NonZeroUsize>,
+    /// Streams that one client address (of IPv6, one network of 64 bits) may have open; one more is
+    /// answered 503. None: behind a proxy or a shared line all clients are one address.
+    pub max_client_streams: Option<NonZeroUsize>,
+    /// Proxies whose `X-Forwarded-For` is believed when client addresses are told apart. None: anybody
+    /// can write that header.
+    pub trusted_proxies: Vec<IpAddr>,
     /// How long a shutdown may take in all. 10 s: what service managers and containers grant
     /// before they kill.
     pub drain: Duration,
@@ -121,6 +135,10 @@ impl Default for Settings {
             heartbeat: Duration::from_secs(15),
             request_timeout: Duration::from_secs(10),
             peer_timeout: Duration::from_secs(30),
+            max_connections: None,
+            max_session_streams: None,
+            max_client_streams: None,
+            trusted_proxies: Vec::new(),
             drain: Duration::from_secs(10),
             grace: Duration::from_secs(3),
             spill_dir: None,

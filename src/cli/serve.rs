@@ -5,6 +5,7 @@ use std::time::Duration;
 use tasklight::{
     ControlAddress, Tasklight,
     config::{RegistryLimits, Settings, TerminalLimits},
+    descriptors,
     shutdown::{self, Phase},
 };
 
@@ -34,6 +35,10 @@ pub(super) fn serve(arguments: ServeArguments, control: ControlArguments) -> Res
         heartbeat: arguments.heartbeat,
         request_timeout: arguments.request_timeout,
         peer_timeout: arguments.peer_timeout,
+        max_connections: arguments.max_connections,
+        max_session_streams: arguments.max_session_streams,
+        max_client_streams: arguments.max_client_streams,
+        trusted_proxies: arguments.trusted_proxy,
         drain: arguments.drain,
         grace: arguments.grace,
         spill_dir: arguments.spill_dir,
@@ -41,6 +46,8 @@ pub(super) fn serve(arguments: ServeArguments, control: ControlArguments) -> Res
         limits,
         terminals,
     };
+    let descriptors = descriptors::raise();
+    tracing::debug!(descriptors, "as many may be open");
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(CommandError::System)?;
     let served = runtime.block_on(async {

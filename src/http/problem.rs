@@ -57,6 +57,8 @@ pub(crate) enum Problem {
     AnotherSession(String),
     Finished(String),
     NotExternal(String),
+    TooManyConnections,
+    TooManyStreams(String),
     TooManyLive(String),
     TooManySessions(String),
     UnknownTerminal(String),
@@ -155,11 +157,19 @@ impl Problem {
                 "Report on tasks that were started without a command; the gateway reports on the others itself",
             ),
             Self::AnotherSession(_) => (StatusCode::FORBIDDEN, "another-session", "Ask by the session that owns it"),
-            Self::TooManySessions(_) => (
-                StatusCode::TOO_MANY_REQUESTS,
-                "too-many-sessions",
-                "Dispose a session that is over, then start again",
+            Self::TooManyStreams(_) => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "too-many-streams",
+                "Close a stream, or show several sessions by one at /mux, then try again",
             ),
+            Self::TooManyConnections => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "too-many-connections",
+                "Try again later: the gateway has as many connections as it may",
+            ),
+            Self::TooManySessions(_) => {
+                (StatusCode::TOO_MANY_REQUESTS, "too-many-sessions", "Dispose a session that is over, then start again")
+            }
             Self::TooManyLive(_) => (
                 StatusCode::TOO_MANY_REQUESTS,
                 "too-many-live-tasks",
@@ -214,6 +224,7 @@ impl Problem {
             | Self::NotExternal(detail)
             | Self::TooManyLive(detail)
             | Self::TooManySessions(detail)
+            | Self::TooManyStreams(detail)
             | Self::ForeignOrigin(detail)
             | Self::TooManyTerminals(detail)
             | Self::TerminalBusy(detail)
@@ -229,6 +240,7 @@ impl Problem {
             | Self::NotJson
             | Self::NotText
             | Self::TooSlow
+            | Self::TooManyConnections
             | Self::Disposed
             | Self::Draining => String::new(),
         }
