@@ -1,7 +1,8 @@
 //! How many files and sockets this process may have open, and how many its children may.
 //!
-//! Promise: children are given back the limit that this process was started with. Programs that use
-//! `select(2)`, or close every descriptor that they might have, rely on its being small.
+//! Promise: a child is given back the limit that this process was started with, as soon as it runs.
+//! Programs that use `select(2)`, or close every descriptor that they might have, rely on its being
+//! small. What a child forks before that, in its first moment, has the raised one.
 
 use std::sync::OnceLock;
 
@@ -34,6 +35,6 @@ pub(crate) fn allowed() -> usize {
 pub(crate) fn lower(child: Pid) {
     if let Some(limit) = AT_START.get() {
         // One that has exited needs none, and one that is another user's by now has its own.
-        let _ = prlimit(Some(child), Resource::Nofile, limit.clone());
+        let _ = prlimit(Some(child), Resource::Nofile, *limit);
     }
 }

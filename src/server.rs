@@ -294,12 +294,12 @@ fn listen(address: SocketAddr, peer_timeout: Duration) -> io::Result<TcpListener
 /// descriptors. The control API has a quarter of that many of its own, so that a flood of readers
 /// shuts no producer out; the rest is for children, files and what else the process has open.
 fn usual_connections() -> NonZeroUsize {
-    NonZeroUsize::MIN.saturating_add((descriptors::allowed() / 8).saturating_mul(5).saturating_sub(1))
+    NonZeroUsize::new(descriptors::allowed() / 8 * 5).unwrap_or(NonZeroUsize::MIN)
 }
 
 /// How many connections the control API has at once.
 fn control_connections(browsers: NonZeroUsize) -> NonZeroUsize {
-    browsers.div_ceil(const { NonZeroUsize::new(4).expect("4 is not 0") }).max(MIN_CONTROL)
+    NonZeroUsize::new(browsers.get() / 4).map_or(MIN_CONTROL, |quarter| quarter.max(MIN_CONTROL))
 }
 
 /// What a connection of a browser leads to.

@@ -21,7 +21,7 @@ use crate::{
 pub(crate) const SESSIONS: [&str; 6] = ["s0", "s1", "s2", "s3", "s4", "s5"];
 
 /// How long everything may take to come to rest.
-const REST: Duration = Duration::from_secs(60);
+const REST: Duration = Duration::from_mins(1);
 /// Steps that a failure tells of.
 const RECENT: usize = 40;
 
@@ -35,7 +35,7 @@ enum Step {
     Dispose,
     /// A child loses its process by another's hand.
     Murder,
-    StepClock,
+    SetClock,
     RestartProxy,
     RestartGateway,
     KillGateway,
@@ -50,7 +50,7 @@ const DECK: [(Step, usize); 11] = [
     (Step::Kill, 40),
     (Step::Dispose, 12),
     (Step::Murder, 8),
-    (Step::StepClock, 6),
+    (Step::SetClock, 6),
     (Step::RestartProxy, 2),
     (Step::RestartGateway, 1),
     (Step::KillGateway, 1),
@@ -132,7 +132,7 @@ impl Driver {
                 let choice = self.random.below(1 << 20);
                 murder(self.lives.now().pid(), choice)
             }
-            Step::StepClock => {
+            Step::SetClock => {
                 let seconds = *self.random.of(&[-7_200_i64, -3_600, -60, -1, 0, 1, 60, 3_600]);
                 format!("{seconds} s {}", if self.lives.step_clock(seconds) { "" } else { "(no libfaketime)" })
             }

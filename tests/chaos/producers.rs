@@ -1,6 +1,6 @@
 //! External tasks, and the producers who work on them: each on a thread of its own, for a while.
 
-use std::{path::PathBuf, thread, time::Duration};
+use std::{path::Path, thread, time::Duration};
 
 use serde_json::{Value, json};
 
@@ -43,7 +43,7 @@ impl Producer {
 
     /// Works on a task that was registered. Ends by itself: at a refusal, when nobody answers, or
     /// when the work is over.
-    pub(crate) fn work(self, socket: &PathBuf, path: &str) {
+    pub(crate) fn work(self, socket: &Path, path: &str) {
         for step in 0..self.renewals {
             thread::sleep(RENEWAL);
             let report = if step % 3 == 2 { json!({"detail": format!("step {step}")}) } else { json!({}) };

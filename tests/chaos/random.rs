@@ -1,6 +1,6 @@
 //! Choices that a seed repeats.
 
-/// A sequence of numbers; the same for the same seed (SplitMix64).
+/// A sequence of numbers; the same for the same seed (`SplitMix64`).
 #[derive(Debug, Clone)]
 pub(crate) struct Random(u64);
 

@@ -1,4 +1,7 @@
 //! Many subscribers, many changes, peers that stall and peers that vanish.
+//!
+//! Others have reported opencode#19423 (a stalled reader grows memory without end), claudewatch#43 (a
+//! slow client is frozen for ever) and rust-sdk#165 (abrupt disconnects leak).
 
 use std::{
     process::{Command, Stdio},

@@ -23,6 +23,7 @@ mod done;
 mod embedded;
 mod external;
 mod host_names;
+mod limits;
 mod load;
 mod main_job;
 mod metrics;

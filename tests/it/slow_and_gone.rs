@@ -4,89 +4,30 @@
 //! Of what others have reported this answers rust-sdk#165 (abrupt disconnects leak), nchan#579 (a
 //! vanished peer is never noticed), mercure#259 (thousands of `CLOSE_WAIT`), opencode#19423 (a
 //! stalled reader grows memory without end), sse-eventbus#32 (one slow client delays all),
-//! connect-rust#189 (silent connections are never closed) and GoVisual#56 (an update between
-//! snapshot and subscription is lost).
+//! connect-rust#189 (silent connections are never closed), GoVisual#56 (an update between snapshot
+//! and subscription is lost) and kern-ai#16 (two streams of one reader).
 
 use std::{
     io::{ErrorKind, Read, Write},
     net::{Shutdown, SocketAddr, TcpStream},
-    os::unix::net::UnixStream,
     process::{Command, Stdio},
-    sync::{
-        Mutex,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
     thread,
     time::{Duration, Instant},
 };
 
-use serde_json::{Value, json};
+use serde_json::json;
 use socket2::{Domain, SockRef, Socket, Type};
 
-use crate::support::{Gateway, PATIENCE, eventually, http, sse::Stream};
+use crate::support::{
+    Gateway, PATIENCE,
+    counter::{Counter, counted},
+    eventually, http,
+    sse::Stream,
+};
 
 /// The longest that a change may take to whoever reads, on a machine with a lot else to do.
 const DELIVERY: Duration = Duration::from_secs(5);
-
-/// A task whose detail is a number that grows, by one connection to the control API.
-struct Counter {
-    socket: UnixStream,
-    path: String,
-    at: u64,
-    sent: Mutex<Vec<Instant>>,
-}
-
-impl Counter {
-    fn start(gateway: &Gateway) -> Self {
-        let body = json!({"kind": "subagent", "label": "counts"});
-        let answer = gateway.control("POST", "/sessions/demo/tasks", Some(body));
-        let socket = UnixStream::connect(gateway.socket()).unwrap();
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
-        let path = answer.header("location").unwrap().to_owned();
-        Self { socket, path, at: 0, sent: Mutex::new(Vec::new()) }
-    }
-
-    /// Changes it so often.
-    fn count(&mut self, times: u64) {
-        // As many at once as both sides can hold the requests and the answers of.
-        for batch in (0..times).step_by(50) {
-            self.pipeline(50.min(times - batch));
-        }
-    }
-
-    /// Sends requests that follow each other without waiting for the answers.
-    fn pipeline(&mut self, times: u64) {
-        let mut requests = Vec::new();
-        for _ in 0..times {
-            let body = json!({"detail": self.at.to_string()}).to_string();
-            let head = format!("PATCH {} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n", self.path);
-            requests.extend_from_slice(format!("{head}content-length: {}\r\n\r\n{body}", body.len()).as_bytes());
-            self.at += 1;
-        }
-        self.sent.lock().unwrap().extend((0..times).map(|_| Instant::now()));
-        self.socket.write_all(&requests).unwrap();
-        let mut answers = 0;
-        let mut bytes = Vec::new();
-        while answers < times {
-            let mut buffer = [0; 16 * 1024];
-            let read = self.socket.read(&mut buffer).unwrap();
-            assert_ne!(read, 0);
-            bytes.extend_from_slice(&buffer[..read]);
-            // An answer is over with the object in it, which has none inside.
-            let end = bytes.iter().rposition(|byte| *byte == b'}').map_or(0, |at| at + 1);
-            answers += bytes.drain(..end).filter(|byte| *byte == b'}').count() as u64;
-        }
-    }
-
-    fn last(&self) -> u64 {
-        self.at - 1
-    }
-}
-
-fn counted(list: &Value) -> Option<u64> {
-    let task = list.as_array().unwrap().iter().find(|task| task["label"] == "counts")?;
-    task["detail"].as_str()?.parse().ok()
-}
 
 /// How long changes took to ten readers, while something else went on.
 struct Deliveries(Vec<Duration>);
@@ -391,7 +332,7 @@ fn ten_thousand_connects_and_aborts_leave_nothing() {
 
 #[test]
 fn a_thousand_connections_that_say_nothing_are_closed_and_delay_nobody() {
-    more_descriptors();
+    crate::support::more_descriptors();
     let gateway = Gateway::with(&["--request-timeout", "2s"]);
     let mut counter = Counter::start(&gateway);
     counter.count(1);
@@ -402,19 +343,11 @@ fn a_thousand_connections_that_say_nothing_are_closed_and_delay_nobody() {
     println!("p99 of deliveries beside 1,000 silent connections: {:?}; closed {closed:?} later", with.p99());
     assert!(with.p99() < DELIVERY, "{:?}", with.p99());
     for mut socket in silent {
-        match socket.read(&mut [0; 512]) {
-            Ok(_) => {}
-            Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset),
+        let mut rest = Vec::new();
+        if let Err(error) = socket.read_to_end(&mut rest) {
+            assert_eq!(error.kind(), ErrorKind::ConnectionReset);
         }
     }
-}
-
-/// This process holds the other ends.
-fn more_descriptors() {
-    use rustix::process::{Resource, getrlimit, setrlimit};
-    let mut limit = getrlimit(Resource::Nofile);
-    limit.current = limit.maximum;
-    setrlimit(Resource::Nofile, limit).unwrap();
 }
 
 #[test]
@@ -451,4 +384,18 @@ fn of_ten_thousand_connects_while_a_list_changes_each_ends_at_the_newest() {
         }
     }
     println!("{} changes; {in_its_baseline} of 10,000 had the newest list at once", counter.at);
+}
+
+#[test]
+fn a_reader_that_comes_back_twenty_times_is_one_subscriber() {
+    let gateway = Gateway::start();
+    let mut stream = Stream::open(gateway.address, "demo");
+    for _ in 0..20 {
+        drop(stream);
+        stream = Stream::open(gateway.address, "demo");
+    }
+    gateway.metric_becomes("tasklight_streams{source=\"tasks\"}", 1);
+    gateway.run("demo", "sleep 600");
+    assert_eq!(stream.list().statuses().len(), 1);
+    gateway.metric_becomes("tasklight_watched_sessions", 1);
 }

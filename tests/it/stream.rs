@@ -1,4 +1,7 @@
 //! The stream's wire: what goes over the socket, byte for byte where it matters.
+//!
+//! Others have reported eventsource#134 (a reader hangs after sleep: a sign of life that scripts see),
+//! and connect-rust#189 (half a request's head is never given up).
 
 use std::{
     io::{Read, Write},

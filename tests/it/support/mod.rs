@@ -1,5 +1,6 @@
 //! A gateway of one's own for each test, and ways to talk to it.
 
+pub(crate) mod counter;
 pub(crate) mod http;
 pub(crate) mod raw;
 pub(crate) mod sse;
@@ -72,6 +73,16 @@ impl Gateway {
         command.args(["serve", "--listen", &listen.to_string(), "--control"]).arg(socket_of(folder.path())).args(flags);
         command.envs(variables.iter().copied());
         Self::spawn(command, Arc::clone(folder))
+    }
+
+    /// A gateway that is started with so many descriptors, and may have so many.
+    pub(crate) fn with_descriptors(soft: u32, hard: u32, flags: &[&str]) -> Self {
+        let folder = Arc::new(tempfile::tempdir().unwrap());
+        let mut command = Command::new("bash");
+        command.args(["-c", &format!("ulimit -Sn {soft}; ulimit -Hn {hard}; exec \"$0\" \"$@\"")]);
+        command.arg(tasklight().get_program());
+        command.args(["serve", "--listen", "127.0.0.1:0", "--control"]).arg(socket_of(folder.path())).args(flags);
+        Self::spawn(command, folder)
     }
 
     /// A gateway with a variable set.
@@ -245,6 +256,14 @@ impl Drop for Gateway {
 
 fn socket_of(folder: &Path) -> String {
     format!("unix:{}/control.sock", folder.display())
+}
+
+/// Lets this process have as many descriptors as it may: for tests that hold many clients' ends.
+pub(crate) fn more_descriptors() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    setrlimit(Resource::Nofile, limit).unwrap();
 }
 
 /// Waits for a process, not for ever.
