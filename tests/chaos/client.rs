@@ -3,34 +3,32 @@
 use std::{
     io::{ErrorKind, Read, Write},
     net::{Shutdown, SocketAddr, TcpStream},
-    sync::OnceLock,
     thread,
     time::{Duration, Instant},
 };
 
-use serde_json::Value;
-
 use crate::{
+    goal::{Goal, Mode},
     mirror::Mirror,
     random::Random,
     reader::{Reader, Said},
     support::http::request,
 };
 
-/// How long a reader may take to come to the last list: far more than it needs.
-const PATIENCE: Duration = Duration::from_secs(90);
+/// How long a reader may take to come to a list: far more than it needs.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// What a reader says that stays, before it is told where to come to.
+pub(crate) const STAYS: u64 = 0;
 /// How long one read waits before a reader looks up.
 const GLANCE: Duration = Duration::from_millis(50);
-
-/// The lists that every reader must come to, once nothing changes any more.
-pub(crate) type Finish = OnceLock<std::collections::HashMap<String, Vec<Value>>>;
 
 pub(crate) struct Client<'a> {
     pub(crate) mirror: Mirror,
     pub(crate) random: Random,
     /// The gateway, and the proxy before it if there is one.
     pub(crate) ways: &'a [SocketAddr],
-    pub(crate) finish: &'a Finish,
+    pub(crate) goal: &'a Goal,
+    pub(crate) number: usize,
     pub(crate) connections: u64,
 }
 
@@ -40,17 +38,17 @@ enum Over {
     Lost,
     /// This reader had enough.
     Left,
-    /// The last list is here.
-    Finished,
 }
 
 impl Client<'_> {
-    /// Reads until the last list is there. An error tells what was wrong, and what went before.
+    /// Reads until all leave. An error tells what was wrong, and what went before. Says how many
+    /// connections there were and how many lists.
     pub(crate) fn run(mut self) -> Result<(u64, u64), String> {
-        let mut deadline = None;
         loop {
             match self.connection() {
-                Ok(Over::Finished) => return Ok((self.connections, self.mirror.lists)),
+                Ok(Over::Left) if matches!(self.goal.mode(), Mode::Leave) => {
+                    return Ok((self.connections, self.mirror.lists));
+                }
                 Ok(Over::Left) => {}
                 Ok(Over::Lost) => {
                     self.mirror.note("lost".into());
@@ -58,11 +56,8 @@ impl Client<'_> {
                 }
                 Err(fault) => return Err(format!("{fault}\n  {}", self.mirror.story())),
             }
-            if self.finish.get().is_some() {
-                let deadline = *deadline.get_or_insert_with(|| Instant::now() + PATIENCE);
-                if Instant::now() > deadline {
-                    return Err(format!("never came to the last list\n  {}", self.mirror.story()));
-                }
+            if matches!(self.goal.mode(), Mode::Leave) {
+                return Ok((self.connections, self.mirror.lists));
             }
         }
     }
@@ -83,27 +78,34 @@ impl Client<'_> {
         self.connections += 1;
         let mut reader = Reader::new(if resumes { &last_id } else { "" });
         let (mut open, mut until) = (false, Instant::now() + until);
-        let mut patience = None;
+        let mut patience: Option<(u64, Instant)> = None;
         let mut bytes = [0; 16 * 1024];
         loop {
-            if let Some(lists) = self.finish.get() {
-                if open && self.mirror.rows() == lists.get(self.mirror.session()).map_or(&[][..], Vec::as_slice) {
-                    return Ok(Over::Finished);
+            match self.goal.mode() {
+                Mode::Leave => return Ok(Over::Left),
+                Mode::Stay if open => self.goal.arrived(self.number, STAYS),
+                Mode::Stay => {}
+                Mode::Arrive(time, lists) => {
+                    let list = lists.get(self.mirror.session()).map_or(&[][..], Vec::as_slice);
+                    if open && self.mirror.rows() == list {
+                        self.goal.arrived(self.number, time);
+                    } else if patience.is_none_or(|(of, _)| of != time) {
+                        patience = Some((time, Instant::now() + PATIENCE));
+                    } else if patience.is_some_and(|(_, until)| Instant::now() > until) {
+                        return Err(format!("an open connection never came to the list {list:?}"));
+                    }
                 }
-                // From here on it stays; a connection that tells nothing is a fault.
-                let patience = *patience.get_or_insert_with(|| Instant::now() + PATIENCE);
-                if Instant::now() > patience {
-                    return Err("an open connection never came to the last list".into());
+                Mode::Roam if Instant::now() > until => {
+                    if self.random.one_in(2) {
+                        self.leave(&mut socket);
+                        return Ok(Over::Left);
+                    }
+                    // It stalls, and takes up again where it was.
+                    self.mirror.note("stalls".into());
+                    thread::sleep(self.random.millis(3_000));
+                    until = Instant::now() + self.random.millis(2_000);
                 }
-            } else if Instant::now() > until {
-                if self.random.one_in(2) {
-                    self.leave(&mut socket);
-                    return Ok(Over::Left);
-                }
-                // It stalls, and takes up again where it was.
-                self.mirror.note("stalls".into());
-                thread::sleep(self.random.millis(3_000));
-                until = Instant::now() + self.random.millis(2_000);
+                Mode::Roam => {}
             }
             let read = match socket.read(&mut bytes) {
                 Ok(0) => return Ok(Over::Lost),

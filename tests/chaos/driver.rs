@@ -1,9 +1,10 @@
 //! The steps: what is done to the gateway, one after the other, as the seed chooses.
 
 use std::{
-    collections::{BTreeMap, HashMap, VecDeque},
+    collections::{BTreeMap, VecDeque},
     path::Path,
     process::Command,
+    sync::Arc,
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
@@ -11,7 +12,9 @@ use std::{
 use serde_json::{Value, json};
 
 use crate::{
+    client::STAYS,
     control::ask,
+    goal::{Goal, Lists, Mode},
     producers::Producer,
     random::Random,
     support::eventually,
@@ -77,6 +80,7 @@ pub(crate) struct Driver {
     producers: Vec<JoinHandle<()>>,
     recent: VecDeque<String>,
     taken: BTreeMap<Step, u64>,
+    rests: u32,
 }
 
 impl Driver {
@@ -89,6 +93,7 @@ impl Driver {
             producers: Vec::new(),
             recent: VecDeque::new(),
             taken: BTreeMap::new(),
+            rests: 0,
         }
     }
 
@@ -172,17 +177,44 @@ impl Driver {
         what
     }
 
+    /// Has all readers stay where they are, and changes little things time and again: what one of
+    /// them is not told of, it would never learn. `faulty` says whether a reader gave up.
+    pub(crate) fn rest(&mut self, goal: &Goal, faulty: &dyn Fn() -> bool) -> Result<(), String> {
+        goal.set(Mode::Stay);
+        // What went before is over.
+        self.settle()?;
+        arrival(goal, STAYS, faulty)?;
+        for turn in 1..=self.random.below(8) + 4 {
+            let time = u64::from(self.rests) * 100 + turn;
+            goal.set(Mode::Stay);
+            for _ in 0..self.random.below(6) + 1 {
+                let session = *self.random.of(&SESSIONS);
+                let (owner, path) = if self.random.one_in(5) {
+                    ("unowned", "/tasks".to_owned())
+                } else {
+                    (session, format!("/sessions/{session}/tasks"))
+                };
+                let body = json!({"command": "true", "label": format!("{owner} at rest")});
+                started(ask(&self.lives.socket(), "POST", &path, Some(&body)));
+            }
+            goal.set(Mode::Arrive(time, Arc::new(self.settle()?)));
+            arrival(goal, time, faulty)?;
+        }
+        self.rests += 1;
+        goal.set(Mode::Roam);
+        Ok(())
+    }
+
     /// Does nothing any more. Whatever is live must end by itself, since all that work will end or
     /// is dead; the lists that it comes to are the last.
-    pub(crate) fn settle(&mut self) -> Result<HashMap<String, Vec<Value>>, String> {
+    fn settle(&mut self) -> Result<Lists, String> {
         for producer in self.producers.drain(..) {
             producer.join().map_err(|_| "a producer panicked")?;
         }
         let socket = self.lives.socket();
         let deadline = Instant::now() + REST;
         loop {
-            let lists: HashMap<_, _> =
-                SESSIONS.iter().map(|session| ((*session).to_owned(), list(&socket, session))).collect();
+            let lists: Lists = SESSIONS.iter().map(|session| ((*session).to_owned(), list(&socket, session))).collect();
             let live: Vec<_> = lists.values().flatten().filter(|task| task.get("finishedAt").is_none()).collect();
             if live.is_empty() {
                 return Ok(lists);
@@ -190,7 +222,7 @@ impl Driver {
             if Instant::now() > deadline {
                 return Err(format!("live, and nobody works on them: {live:?}"));
             }
-            thread::sleep(Duration::from_millis(100));
+            thread::sleep(Duration::from_millis(20));
         }
     }
 
@@ -215,8 +247,28 @@ impl Driver {
         let taken: Vec<_> = self.taken.iter().map(|(step, times)| format!("{times} {step:?}")).collect();
         let nginx = if self.proxy.is_some() { "" } else { "no nginx, " };
         let clock = if self.lives.step_clock(0) { "" } else { "no libfaketime, " };
-        format!("{nginx}{clock}{} lives of the gateway, steps: {}", self.lives.count, taken.join(", "))
+        format!(
+            "{nginx}{clock}{} lives of the gateway, {} rests, steps: {}",
+            self.lives.count,
+            self.rests,
+            taken.join(", ")
+        )
     }
+}
+
+/// Waits until all readers are there.
+fn arrival(goal: &Goal, time: u64, faulty: &dyn Fn() -> bool) -> Result<(), String> {
+    let deadline = Instant::now() + REST;
+    while !goal.all_arrived(time) {
+        if faulty() {
+            return Err("a reader found a fault".into());
+        }
+        if Instant::now() > deadline {
+            return Err("readers did not connect, or lost their connections time and again".into());
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
 }
 
 fn list(socket: &Path, session: &str) -> Vec<Value> {

@@ -4,12 +4,13 @@
 //! Commands and external tasks start and end, are killed, lose their process or their producer;
 //! sessions are disposed; readers come, stall, leave in every way and come back with and without
 //! `Last-Event-ID`, straight or through nginx; the gateway and nginx are ended, asked and unasked,
-//! and started again; the gateway's wall clock jumps by hours both ways. In the end nothing is done
-//! any more, and then
+//! and started again; the gateway's wall clock jumps by hours both ways. Now and then, and in the
+//! end, all of this rests, and then
 //!
 //! - every task settles by itself: none stays live without somebody who works on it;
-//! - every reader comes to exactly the registry's list;
-//! - the readers gone, nothing is left of them in the gateway, and no process of its children.
+//! - every reader, staying where it is, comes to exactly the registry's list after each little change;
+//! - in the end, the readers gone, nothing is left of them in the gateway, and no process of its
+//!   children.
 //!
 //! The steps are the seed's; how they fall in between each other is the machine's. `CHAOS_SEED`
 //! repeats a run's steps, `CHAOS_SECONDS` makes it longer: `scripts/soak SECONDS [SEED]`. Without
@@ -33,6 +34,7 @@
 mod client;
 mod control;
 mod driver;
+mod goal;
 mod mirror;
 mod producers;
 mod random;
@@ -48,14 +50,17 @@ use std::{
 };
 
 use crate::{
-    client::{Client, Finish},
+    client::Client,
     driver::{Driver, SESSIONS},
+    goal::{Goal, Mode},
     mirror::{Ends, Mirror},
     random::Random,
     world::{Lives, Proxy},
 };
 
 const CLIENTS: u64 = 24;
+/// Steps from one rest to the next.
+const BETWEEN_RESTS: u32 = 200;
 
 fn variable(name: &str) -> Option<u64> {
     std::env::var(name).ok().filter(|value| !value.is_empty()).map(|value| value.parse().unwrap())
@@ -72,41 +77,49 @@ fn whatever_happens_every_mirror_ends_at_the_registrys_list_and_none_goes_back()
     let at_first = lives.now().descriptors();
     let proxy = Proxy::begin(before_it, address);
     let ways: &[_] = if proxy.is_some() { &[address, address, before_it] } else { &[address] };
-    let (ends, finish) = (Ends::default(), Finish::new());
+    let (ends, goal) = (Ends::default(), Goal::new(CLIENTS));
     let mut driver = Driver::new(Random::new(seed, 0), lives, proxy);
 
-    let (readers, story) = thread::scope(|threads| {
-        let readers: Vec<_> = (1..=CLIENTS)
+    let (run, readers) = thread::scope(|threads| {
+        let readers: Vec<_> = (0..CLIENTS)
             .map(|number| {
-                let session = SESSIONS[usize::try_from(number).unwrap() % SESSIONS.len()].to_owned();
+                let at = usize::try_from(number).unwrap();
+                let session = SESSIONS[at % SESSIONS.len()].to_owned();
                 let client = Client {
                     mirror: Mirror::new(session, ends.clone()),
-                    random: Random::new(seed, number),
+                    random: Random::new(seed, number + 1),
                     ways,
-                    finish: &finish,
+                    goal: &goal,
+                    number: at,
                     connections: 0,
                 };
                 threads.spawn(move || client.run())
             })
             .collect();
-        let deadline = Instant::now() + time;
         // A reader that found a fault is done early: then there is nothing to wait for.
-        while Instant::now() < deadline && !readers.iter().any(thread::ScopedJoinHandle::is_finished) {
-            driver.step();
-        }
-        let lists = driver.settle();
-        let story = if lists.is_ok() { String::new() } else { driver.story() };
-        // Also when something is wrong: the readers end by it.
-        finish.set(lists.clone().unwrap_or_default()).unwrap();
-        let readers: Vec<_> = readers.into_iter().map(|reader| reader.join().unwrap()).collect();
-        (lists.map(|_| readers), story)
+        let faulty = || readers.iter().any(thread::ScopedJoinHandle::is_finished);
+        let deadline = Instant::now() + time;
+        let run = loop {
+            for _ in 0..BETWEEN_RESTS {
+                if Instant::now() < deadline && !faulty() {
+                    driver.step();
+                }
+            }
+            let rest = driver.rest(&goal, &faulty);
+            if rest.is_err() || Instant::now() > deadline {
+                break rest;
+            }
+        };
+        goal.set(Mode::Leave);
+        (run, readers.into_iter().map(|reader| reader.join().unwrap()).collect::<Vec<_>>())
     });
-    let readers = readers.unwrap_or_else(|fault| panic!("seed {seed}: {fault}\n{story}"));
-    let faults: Vec<_> = readers.iter().filter_map(|reader| reader.as_ref().err()).collect();
-    for fault in &faults {
+    for fault in readers.iter().filter_map(|reader| reader.as_ref().err()) {
         println!("{fault}");
     }
-    assert!(faults.is_empty(), "seed {seed}: {} readers found a fault, see above\n{}", faults.len(), driver.story());
+    if let Err(fault) = run {
+        panic!("seed {seed}: {fault}\n{}", driver.story());
+    }
+    assert!(readers.iter().all(Result::is_ok), "seed {seed}: see above\n{}", driver.story());
     let (connections, lists) =
         readers.iter().flatten().fold((0, 0), |(connections, lists), (c, l)| (connections + c, lists + l));
     driver.leaves_nothing(at_first);
