@@ -5,7 +5,8 @@
 mod origin;
 
 use std::{
-    net::{Ipv4Addr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    num::NonZeroUsize,
     path::PathBuf,
     time::Duration,
 };
@@ -24,6 +25,13 @@ pub struct RegistryLimits {
     /// as one owner. 10: a person can follow as many, and a loop that starts work by mistake is
     /// caught before it hurts the machine.
     pub max_live_tasks: usize,
+    /// Sessions that may be open at once. 10,000: far more than people and agents have, so that it
+    /// catches a loop that makes up a name for each task and never disposes a session. Whoever holds
+    /// the registry itself may open more, by [`Registry::open`](crate::Registry::open).
+    pub max_sessions: usize,
+    /// Kinds of tasks there may ever be, since each one's count lasts as long as the registry. 256: a
+    /// site has a handful, and one made up for each task is a mistake.
+    pub max_kinds: usize,
     /// Settled tasks kept for each owner, the oldest going first. 100: more than a person scrolls
     /// through, and a list that stays in one packet train.
     pub max_settled_tasks: usize,
@@ -34,7 +42,13 @@ pub struct RegistryLimits {
 
 impl Default for RegistryLimits {
     fn default() -> Self {
-        Self { max_live_tasks: 10, max_settled_tasks: 100, output_tail: 256 * 1024 }
+        Self {
+            max_live_tasks: 10,
+            max_sessions: 10_000,
+            max_kinds: 256,
+            max_settled_tasks: 100,
+            output_tail: 256 * 1024,
+        }
     }
 }
 
@@ -80,6 +94,19 @@ pub struct Settings {
     /// A peer that takes nothing for this long is dropped, by the kernel (`TCP_USER_TIMEOUT`,
     /// tcp(7)). 30 s: twice the heartbeat, so that one that vanished is noticed at its second.
     pub peer_timeout: Duration,
+    /// Connections of browsers that may be open at once, streams among them; one more is answered 503.
+    /// The control API has a quarter as many of its own. None: five eighths of the descriptors that
+    /// the process may have when it begins to serve, which leaves some for children and files.
+    pub max_connections: Option<NonZeroUsize>,
+    /// Streams that one session may have open; one more is answered 503. None: a session that many
+    /// people watch is a normal thing, and each costs little.
+    pub max_session_streams: Option<NonZeroUsize>,
+    /// Streams that one client address (of IPv6, one network of 64 bits) may have open; one more is
+    /// answered 503. None: behind a proxy or a shared line all clients are one address.
+    pub max_client_streams: Option<NonZeroUsize>,
+    /// Proxies whose `X-Forwarded-For` is believed when client addresses are told apart. None: anybody
+    /// can write that header.
+    pub trusted_proxies: Vec<IpAddr>,
     /// How long a shutdown may take in all. 10 s: what service managers and containers grant
     /// before they kill.
     pub drain: Duration,
@@ -108,6 +135,10 @@ impl Default for Settings {
             heartbeat: Duration::from_secs(15),
             request_timeout: Duration::from_secs(10),
             peer_timeout: Duration::from_secs(30),
+            max_connections: None,
+            max_session_streams: None,
+            max_client_streams: None,
+            trusted_proxies: Vec::new(),
             drain: Duration::from_secs(10),
             grace: Duration::from_secs(3),
             spill_dir: None,

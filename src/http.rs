@@ -1,7 +1,9 @@
 //! Everything that knows HTTP.
 
+pub(crate) mod admission;
 pub(crate) mod assets;
 pub(crate) mod body;
+pub(crate) mod client;
 pub(crate) mod control;
 pub(crate) mod cors;
 pub(crate) mod gate;
@@ -39,6 +41,24 @@ pub(crate) fn with_body(status: StatusCode, content_type: &'static str, body: im
     headers.insert(header::CACHE_CONTROL, header::HeaderValue::from_static("no-store"));
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, header::HeaderValue::from_static("nosniff"));
     answer
+}
+
+/// A whole answer as bytes (RFC 9112 §2.1), for who has not been heard. The connection is closed behind it.
+pub(crate) fn written_out(answer: impl Into<Whole>) -> Bytes {
+    let (mut head, body) = answer.into().into_parts();
+    let body = body.into_inner().unwrap_or_default();
+    head.headers.insert(header::CONTENT_LENGTH, body.len().into());
+    head.headers.insert(header::CONNECTION, header::HeaderValue::from_static("close"));
+    let mut bytes = format!("HTTP/1.1 {}\r\n", head.status).into_bytes();
+    for (name, value) in &head.headers {
+        bytes.extend_from_slice(name.as_str().as_bytes());
+        bytes.extend_from_slice(b": ");
+        bytes.extend_from_slice(value.as_bytes());
+        bytes.extend_from_slice(b"\r\n");
+    }
+    bytes.extend_from_slice(b"\r\n");
+    bytes.extend_from_slice(&body);
+    bytes.into()
 }
 
 /// An answer without a body.

@@ -146,6 +146,7 @@
 //! | 0 | `address` | where the control API is, and what the gateway is called |
 //! | 0 | `token` | the secret that opens the control API over TCP |
 //! | 0 | [`clock`] | the one clock, which never goes back |
+//! | 0 | [`descriptors`] | how many files and sockets may be open |
 //! | 0 | [`shutdown`] | a one-way signal |
 //! | 0 | `traffic` | what is connected and what was sent, in numbers |
 //! | 1 | [`config`] | settings and limits, with the reason for each default |
@@ -158,12 +159,12 @@
 //! | 3 | [`producer`] | who makes tasks |
 //! | 3 | [`hub`] | one slot for each watched session |
 //! | 3 | `overview` | every open session at once, for the control API |
-//! | 4 | `http::{problem, route, body, host}` | errors as answers, paths as values, bodies of bounded size, names |
+//! | 4 | `http::{problem, route, body, host, client}` | errors as answers, paths as values, bodies of bounded size, who is asked and who asks |
 //! | 4 | `http::socket` | the sockets that a stream can be written to |
 //! | 5 | `http::{source, stream, handoff, stream_body}` | what a stream says, after hyper or within it |
 //! | 5 | `http::{negotiate, observe, control, metrics}` | the two sides' routes |
 //! | 5 | `http::{assets, cors}` | the embedded files, and what pages of other origins may read |
-//! | 5 | `http::{gate, service}` | who is let in, and the two sides for somebody's own server |
+//! | 5 | `http::{gate, admission, service}` | who is let in, and the two sides for somebody's own server |
 //! | 6 | [`server`] | listeners, connections, drain |
 //! | 6 | `laws` | what holds for any input, for property tests and fuzzing alone |
 //! | 7 | `embed` | a gateway inside another program |
@@ -183,6 +184,7 @@
 mod address;
 pub mod clock;
 pub mod config;
+pub mod descriptors;
 mod embed;
 mod http;
 pub mod hub;

@@ -135,6 +135,18 @@ pub enum StartError {
         /// [`RegistryLimits::max_live_tasks`].
         limit: usize,
     },
+    /// There are as many sessions as there may be, and this would be one more.
+    #[error("there are {limit} sessions, which is the limit; dispose one that is over")]
+    TooManySessions {
+        /// [`RegistryLimits::max_sessions`].
+        limit: usize,
+    },
+    /// There have been as many kinds as there may be, and this would be one more.
+    #[error("there are {limit} kinds, which is the limit; use one of those, and tell tasks apart by their labels")]
+    TooManyKinds {
+        /// [`RegistryLimits::max_kinds`].
+        limit: usize,
+    },
     /// The owner has been, or is just being, disposed.
     #[error("the session is disposed; nothing starts in it any more")]
     OwnerDisposed,
@@ -442,10 +454,12 @@ impl Shared {
     ) -> Result<(TaskView, TaskHandle, T), StartError> {
         let refused = |refused| match refused {
             Refused::TooManyLive => StartError::TooManyLive { scope: scope.clone(), limit: self.limits.max_live_tasks },
+            Refused::TooManySessions => StartError::TooManySessions { limit: self.limits.max_sessions },
+            Refused::TooManyKinds => StartError::TooManyKinds { limit: self.limits.max_kinds },
             Refused::OwnerDisposed => StartError::OwnerDisposed,
             Refused::Closed => StartError::Closed,
         };
-        let generation = lock(&self.state).reserve(scope, expected, &self.limits).map_err(refused)?;
+        let generation = lock(&self.state).reserve(scope, expected, &task.kind, &self.limits).map_err(refused)?;
         let place = Place { shared: self, scope, generation };
         let (stop, launched) = launch()?;
         let output = Arc::new(TaskOutput::new(self.limits.output_tail, self.spills.as_ref()));

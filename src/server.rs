@@ -6,19 +6,22 @@
 //! - What listens on TCP answers only to names that are its own.
 //! - An end is planned: nothing new is accepted, children are ended while streams still show it,
 //!   streams end cleanly, and all of it takes at most [`Settings::drain`].
+//! - A flood of connections is answered that there are too many, and shuts nobody out who is in.
 //! - A peer that sends half a request, or stops reading, is dropped in bounded time.
 
+mod connections;
 mod control_listener;
 mod control_socket;
 mod services;
 
 use std::{
     io,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
+    num::NonZeroUsize,
     path::PathBuf,
     pin::{Pin, pin},
     sync::Arc,
-    task::{Context, Poll},
+    task::Poll,
     time::Duration,
 };
 
@@ -27,17 +30,23 @@ use hyper_util::rt::TokioTimer;
 use socket2::SockRef;
 use tokio::{
     net::{TcpListener, TcpSocket, TcpStream},
-    time::{Instant, sleep, timeout_at},
+    sync::OwnedSemaphorePermit,
+    time::{Instant, timeout_at},
 };
 use tokio_util::task::TaskTracker;
 
-use self::control_listener::{ControlListeners, ControlStream};
 pub(crate) use self::services::Services;
+use self::{
+    connections::{Places, accept},
+    control_listener::{ControlListeners, ControlStream},
+};
 use crate::{
     address::{ControlAddress, HostName},
     config::Settings,
+    descriptors,
     http::{
         Whole,
+        client::Client,
         control::Control,
         gate::Gate,
         handoff::{Answer, Handoff},
@@ -60,8 +69,8 @@ const BACKLOG: u32 = 4_096;
 const NOT_SENT_LOW_WATER: u32 = 16 * 1024;
 /// The largest head of a request, in bytes; hyper answers a larger one 431.
 const MAX_HEAD: usize = 16 * 1024;
-/// The pause after an accept that failed for want of descriptors or memory.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// The fewest connections that the control API has, however few the browsers' listener has.
+const MIN_CONTROL: NonZeroUsize = NonZeroUsize::new(16).expect("16 is not 0");
 /// Of a shutdown's time, what is kept for streams to end after the children did.
 const FAREWELL: Duration = Duration::from_millis(2_500);
 
@@ -183,19 +192,27 @@ impl Server {
         let Self { settings, registry, browsers, control, gate, spill: _spill } = self;
         let services = Services::new(&settings, registry, shutdown.clone());
         let hosts = Arc::new(Hosts::new(settings.hosts));
+        let trusted_proxies: Arc<[IpAddr]> = settings.trusted_proxies.into();
         let unix_gate = Arc::new(Gate::of_unix());
         let tcp_gate = gate.map(Arc::new);
         let mut http = http1::Builder::new();
         http.timer(TokioTimer::new()).header_read_timeout(settings.request_timeout).max_buf_size(MAX_HEAD);
 
         let connections = TaskTracker::new();
+        let most = settings.max_connections.unwrap_or_else(usual_connections);
+        let (places, control_places) =
+            (Places::new(most, "browsers"), Places::new(control_connections(most), "control"));
         let accept_browsers = accept(
             |cx| browsers.poll_accept(cx),
-            |(socket, _)| {
+            |(socket, peer)| {
+                let Some((socket, place)) = places.take(socket, &connections) else { return };
                 let window = Window {
                     observe: Arc::clone(&services.observe),
                     traffic: Arc::clone(&services.traffic),
                     hosts: Arc::clone(&hosts),
+                    peer: peer.ip(),
+                    trusted_proxies: Arc::clone(&trusted_proxies),
+                    _place: place,
                 };
                 connections.spawn(browser(http.clone(), socket, window, shutdown.clone()));
             },
@@ -206,11 +223,13 @@ impl Server {
                 let Some(control) = services.control.clone() else { return };
                 match (stream, &tcp_gate) {
                     (ControlStream::Unix(socket), _) => {
-                        let door = Door { control, gate: Arc::clone(&unix_gate), peer: None };
+                        let Some((socket, place)) = control_places.take(socket, &connections) else { return };
+                        let door = Door { control, gate: Arc::clone(&unix_gate), peer: None, _place: place };
                         connections.spawn(producer(http.clone(), socket, door, shutdown.clone()));
                     }
                     (ControlStream::Tcp(socket, peer), Some(gate)) => {
-                        let door = Door { control, gate: Arc::clone(gate), peer: Some(peer) };
+                        let Some((socket, place)) = control_places.take(socket, &connections) else { return };
+                        let door = Door { control, gate: Arc::clone(gate), peer: Some(peer), _place: place };
                         connections.spawn(producer(http.clone(), socket, door, shutdown.clone()));
                     }
                     // Without a gate nothing listens there.
@@ -271,23 +290,16 @@ fn listen(address: SocketAddr, peer_timeout: Duration) -> io::Result<TcpListener
     socket.listen(BACKLOG)
 }
 
-/// Accepts for ever. When accepting fails, it pauses: the lack that made it fail does not go by
-/// asking again at once.
-async fn accept<S>(
-    mut next: impl FnMut(&mut Context<'_>) -> Poll<io::Result<S>>,
-    serve: impl Fn(S),
-) -> std::convert::Infallible {
-    loop {
-        match std::future::poll_fn(&mut next).await {
-            Ok(socket) => serve(socket),
-            // The peer left before it was accepted (accept(2)): its own matter.
-            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
-            Err(error) => {
-                tracing::error!(%error, "cannot accept a connection");
-                sleep(ACCEPT_PAUSE).await;
-            }
-        }
-    }
+/// How many connections the browsers' listener has at once, unless it is told: five eighths of the
+/// descriptors. The control API has a quarter of that many of its own, so that a flood of readers
+/// shuts no producer out; the rest is for children, files and what else the process has open.
+fn usual_connections() -> NonZeroUsize {
+    NonZeroUsize::new(descriptors::allowed() / 8 * 5).unwrap_or(NonZeroUsize::MIN)
+}
+
+/// How many connections the control API has at once.
+fn control_connections(browsers: NonZeroUsize) -> NonZeroUsize {
+    NonZeroUsize::new(browsers.get() / 4).map_or(MIN_CONTROL, |quarter| quarter.max(MIN_CONTROL))
 }
 
 /// What a connection of a browser leads to.
@@ -295,12 +307,18 @@ struct Window {
     observe: Arc<Observe>,
     traffic: Arc<Traffic>,
     hosts: Arc<Hosts>,
+    peer: IpAddr,
+    trusted_proxies: Arc<[IpAddr]>,
+    _place: OwnedSemaphorePermit,
 }
 
 impl Window {
     fn answer(&self, request: &Request<Incoming>) -> Answer {
         match self.hosts.check(request) {
-            Ok(()) => self.observe.answer(request),
+            Ok(()) => {
+                let client = Client::of(self.peer, request.headers(), &self.trusted_proxies);
+                self.observe.answer(request, Some(client))
+            }
             Err(problem) => Whole::from(problem).into(),
         }
     }
@@ -319,6 +337,7 @@ struct Door {
     gate: Arc<Gate>,
     /// None on a Unix socket, whose peers have no address.
     peer: Option<SocketAddr>,
+    _place: OwnedSemaphorePermit,
 }
 
 impl Door {

@@ -1,6 +1,11 @@
 //! Arguments and variables, as typed values. What a newcomer reads at `tasklight help` is here.
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{
+    net::{IpAddr, SocketAddr},
+    num::NonZeroUsize,
+    path::PathBuf,
+    time::Duration,
+};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use tasklight::{
@@ -113,6 +118,12 @@ pub(crate) struct ServeArguments {
     /// Running or stopping tasks that one session, or the unowned together, may have
     #[arg(long, env = "TASKLIGHT_MAX_LIVE_TASKS", value_name = "N", default_value_t = 10)]
     pub(crate) max_live_tasks: usize,
+    /// Sessions that may be open at once
+    #[arg(long, env = "TASKLIGHT_MAX_SESSIONS", value_name = "N", default_value_t = 10_000)]
+    pub(crate) max_sessions: usize,
+    /// Kinds of tasks that there may ever be
+    #[arg(long, env = "TASKLIGHT_MAX_KINDS", value_name = "N", default_value_t = 256)]
+    pub(crate) max_kinds: usize,
     /// Ended tasks kept for each session
     #[arg(long, env = "TASKLIGHT_MAX_SETTLED_TASKS", value_name = "N", default_value_t = 100)]
     pub(crate) max_settled_tasks: usize,
@@ -138,6 +149,19 @@ pub(crate) struct ServeArguments {
     /// A stream's reader that takes nothing for this long is dropped
     #[arg(long, env = "TASKLIGHT_PEER_TIMEOUT", value_name = "TIME", default_value = "30s", value_parser = positive)]
     pub(crate) peer_timeout: Duration,
+    /// Connections of browsers that may be open at once; the control API has a quarter as many of
+    /// its own [default: five eighths of the limit of open files]
+    #[arg(long, env = "TASKLIGHT_MAX_CONNECTIONS", value_name = "N")]
+    pub(crate) max_connections: Option<NonZeroUsize>,
+    /// Streams that one session may have open [default: any number]
+    #[arg(long, env = "TASKLIGHT_MAX_SESSION_STREAMS", value_name = "N")]
+    pub(crate) max_session_streams: Option<NonZeroUsize>,
+    /// Streams that one client address may have open [default: any number]
+    #[arg(long, env = "TASKLIGHT_MAX_CLIENT_STREAMS", value_name = "N")]
+    pub(crate) max_client_streams: Option<NonZeroUsize>,
+    /// A proxy whose X-Forwarded-For tells the client's address; may be repeated
+    #[arg(long, env = "TASKLIGHT_TRUSTED_PROXY", value_name = "ADDRESS", value_delimiter = ',')]
+    pub(crate) trusted_proxy: Vec<IpAddr>,
     /// From SIGTERM to SIGKILL, for each process
     #[arg(long, env = "TASKLIGHT_GRACE", value_name = "TIME", default_value = "3s", value_parser = positive)]
     pub(crate) grace: Duration,

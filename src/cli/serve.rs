@@ -5,6 +5,7 @@ use std::time::Duration;
 use tasklight::{
     ControlAddress, Tasklight,
     config::{RegistryLimits, Settings, TerminalLimits},
+    descriptors,
     shutdown::{self, Phase},
 };
 
@@ -19,6 +20,8 @@ const LAST_MOMENT: Duration = Duration::from_secs(2);
 pub(super) fn serve(arguments: ServeArguments, control: ControlArguments) -> Result<(), CommandError> {
     let mut limits = RegistryLimits::default();
     limits.max_live_tasks = arguments.max_live_tasks;
+    limits.max_sessions = arguments.max_sessions;
+    limits.max_kinds = arguments.max_kinds;
     limits.max_settled_tasks = arguments.max_settled_tasks;
     limits.output_tail = arguments.output_tail;
     let mut terminals = TerminalLimits::default();
@@ -32,6 +35,10 @@ pub(super) fn serve(arguments: ServeArguments, control: ControlArguments) -> Res
         heartbeat: arguments.heartbeat,
         request_timeout: arguments.request_timeout,
         peer_timeout: arguments.peer_timeout,
+        max_connections: arguments.max_connections,
+        max_session_streams: arguments.max_session_streams,
+        max_client_streams: arguments.max_client_streams,
+        trusted_proxies: arguments.trusted_proxy,
         drain: arguments.drain,
         grace: arguments.grace,
         spill_dir: arguments.spill_dir,
@@ -39,6 +46,8 @@ pub(super) fn serve(arguments: ServeArguments, control: ControlArguments) -> Res
         limits,
         terminals,
     };
+    let descriptors = descriptors::raise();
+    tracing::debug!(descriptors, "as many may be open");
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(CommandError::System)?;
     let served = runtime.block_on(async {

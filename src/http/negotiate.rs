@@ -30,7 +30,7 @@ pub(crate) fn answer<B>(request: &Request<B>, make: impl FnOnce() -> Source) -> 
         return Ok(answer.into());
     }
     let headers = stream::headers();
-    Ok(Answer::Stream(StreamPlan { source: make(), version: request.version(), headers, heartbeat }))
+    Ok(Answer::Stream(StreamPlan { source: make(), version: request.version(), headers, heartbeat, admitted: None }))
 }
 
 /// Whether the client had a stream before and may hold what came of it.

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use hyper::{HeaderMap, Method, Request, StatusCode, header};
 
 use super::{
+    admission::Admission,
     assets,
+    client::Client,
     cors::{self, Readers},
     handoff::Answer,
     json,
@@ -23,11 +25,12 @@ const METHODS: &str = "GET, HEAD";
 pub(crate) struct Observe {
     pub(crate) hub: Arc<Hub>,
     pub(crate) allow_origins: Vec<AllowedOrigin>,
+    pub(crate) admission: Admission,
 }
 
 impl Observe {
-    /// Answers one request.
-    pub(crate) fn answer<B>(&self, request: &Request<B>) -> Answer {
+    /// Answers one request. `client` is who asks, if that is known.
+    pub(crate) fn answer<B>(&self, request: &Request<B>, client: Option<Client>) -> Answer {
         let route = route::observe(request.uri().path());
         let readers = match route {
             Ok(ObserveRoute::Widget(_)) => Readers::All,
@@ -40,11 +43,18 @@ impl Observe {
             // Before the path is judged: a page is to read what is wrong with it.
             preflight(readers, request.headers())
         } else {
-            route.and_then(|route| self.route(route, request))
+            route.and_then(|route| self.route(route, request)).and_then(|answer| self.admit(answer, client))
         };
         let mut answer = answer.unwrap_or_else(|problem| Answer::Whole(problem.into()));
         answer.headers_mut().extend(cors::headers(readers, origin));
         answer
+    }
+
+    fn admit(&self, mut answer: Answer, client: Option<Client>) -> Result<Answer, Problem> {
+        if let Answer::Stream(plan) = &mut answer {
+            plan.admitted = self.admission.admit(plan.source.sessions().into_iter(), client)?;
+        }
+        Ok(answer)
     }
 
     fn route<B>(&self, route: ObserveRoute, request: &Request<B>) -> Result<Answer, Problem> {

@@ -57,7 +57,10 @@ pub(crate) enum Problem {
     AnotherSession(String),
     Finished(String),
     NotExternal(String),
+    TooManyConnections,
+    TooManyStreams(String),
     TooManyLive(String),
+    TooManySessions(String),
     UnknownTerminal(String),
     TooManyTerminals(String),
     TerminalBusy(String),
@@ -154,6 +157,19 @@ impl Problem {
                 "Report on tasks that were started without a command; the gateway reports on the others itself",
             ),
             Self::AnotherSession(_) => (StatusCode::FORBIDDEN, "another-session", "Ask by the session that owns it"),
+            Self::TooManyStreams(_) => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "too-many-streams",
+                "Close a stream, or show several sessions by one at /mux, then try again",
+            ),
+            Self::TooManyConnections => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "too-many-connections",
+                "Try again later: the gateway has as many connections as it may",
+            ),
+            Self::TooManySessions(_) => {
+                (StatusCode::TOO_MANY_REQUESTS, "too-many-sessions", "Dispose a session that is over, then start again")
+            }
             Self::TooManyLive(_) => (
                 StatusCode::TOO_MANY_REQUESTS,
                 "too-many-live-tasks",
@@ -207,6 +223,8 @@ impl Problem {
             | Self::Finished(detail)
             | Self::NotExternal(detail)
             | Self::TooManyLive(detail)
+            | Self::TooManySessions(detail)
+            | Self::TooManyStreams(detail)
             | Self::ForeignOrigin(detail)
             | Self::TooManyTerminals(detail)
             | Self::TerminalBusy(detail)
@@ -222,6 +240,7 @@ impl Problem {
             | Self::NotJson
             | Self::NotText
             | Self::TooSlow
+            | Self::TooManyConnections
             | Self::Disposed
             | Self::Draining => String::new(),
         }
@@ -318,6 +337,9 @@ impl From<StartError> for Problem {
     fn from(error: StartError) -> Self {
         match error {
             StartError::TooManyLive { .. } => Self::TooManyLive(error.to_string()),
+            StartError::TooManySessions { .. } => Self::TooManySessions(error.to_string()),
+            // To wait would not help.
+            StartError::TooManyKinds { .. } => Self::field("kind", error.to_string()),
             StartError::OwnerDisposed => Self::Disposed,
             StartError::Closed => Self::Draining,
             StartError::Launch(LaunchError::Field { field, problem }) => Self::field(field, problem),

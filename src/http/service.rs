@@ -45,7 +45,7 @@ impl ObserveService {
 
     /// Answers one request; its body means nothing.
     pub fn answer<B>(&self, request: &Request<B>) -> Response<Body> {
-        response(self.observe.answer(request), &self.traffic, &self.shutdown)
+        response(self.observe.answer(request, None), &self.traffic, &self.shutdown)
     }
 }
 
@@ -163,6 +163,7 @@ mod tests {
     use hyper::body::Body as _;
 
     use super::*;
+    use crate::http::admission::Admission;
     use crate::{
         hub::Hub,
         id::{Kind, Scope},
@@ -193,7 +194,8 @@ mod tests {
     fn of(registry: &Registry) -> (Arc<Hub>, crate::shutdown::ShutdownTrigger, ObserveService) {
         let hub = Arc::new(Hub::new(Some(registry.observer()), registry.clock(), Duration::from_secs(15)));
         let (trigger, shutdown) = shutdown::channel();
-        let observe = Arc::new(Observe { hub: Arc::clone(&hub), allow_origins: Vec::new() });
+        let observe =
+            Arc::new(Observe { hub: Arc::clone(&hub), allow_origins: Vec::new(), admission: Admission::default() });
         (hub, trigger, ObserveService::new(observe, Arc::default(), shutdown))
     }
 

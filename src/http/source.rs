@@ -17,6 +17,7 @@ use bytes::BytesMut;
 use crate::{
     clock::UnixMillis,
     hub::{Beats, Frame, Mux, MuxNews, News, Subscription},
+    id::SessionId,
     mux,
     overview::Overview,
     registry::{Notice, Notices},
@@ -68,6 +69,15 @@ impl Source {
             Self::Mux(_) => Open::Mux,
             Self::Overview(_) => Open::Overview,
             Self::Notices(_) => Open::Notices,
+        }
+    }
+
+    /// The sessions whose lists it tells because its reader named them.
+    pub(crate) fn sessions(&self) -> Vec<&SessionId> {
+        match self {
+            Self::Tasks(list) => vec![list.subscription.session()],
+            Self::Mux(mux) => mux.sessions().collect(),
+            Self::Overview(_) | Self::Notices(_) => Vec::new(),
         }
     }
 

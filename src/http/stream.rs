@@ -31,6 +31,7 @@ use tokio::{
 };
 
 use super::{
+    admission::Admitted,
     socket::Socket,
     source::{Said, Source},
 };
@@ -51,6 +52,8 @@ pub(crate) struct StreamPlan {
     /// The answer's headers: [`headers`], and what else its reader is told.
     pub(crate) headers: HeaderMap,
     pub(crate) heartbeat: Heartbeat,
+    /// What is held of the limits for as long as the stream lasts.
+    pub(crate) admitted: Option<Box<Admitted>>,
 }
 
 /// How a sign of life looks.
@@ -111,6 +114,7 @@ pub(super) struct Stream {
     /// The one frame, or its rest, that the kernel has not taken yet.
     unsent: Bytes,
     counted: Counted,
+    _admitted: Option<Box<Admitted>>,
 }
 
 impl Stream {
@@ -129,13 +133,13 @@ impl Stream {
     }
 
     fn without_head(plan: StreamPlan, framing: Framing, traffic: &Arc<Traffic>) -> Self {
-        let StreamPlan { mut source, version: _, headers: _, heartbeat } = plan;
+        let StreamPlan { mut source, version: _, headers: _, heartbeat, admitted } = plan;
         let counted = traffic.count(source.kind());
         // Before the source is read, so that what is encoded later has a later stamp.
         let now = source.now();
         let mut payload = BytesMut::from(sse::retry(fastrand::u64(1_000..=3_000)).as_bytes());
         payload.extend_from_slice(&source.opening(now));
-        Self { source, framing, heartbeat, unsent: framing.frame(&payload), counted }
+        Self { source, framing, heartbeat, unsent: framing.frame(&payload), counted, _admitted: admitted }
     }
 
     /// What is to be sent next, and the stream behind it; none at a planned end.

@@ -17,6 +17,8 @@ use std::{
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tokio::io::unix::AsyncFd;
 
+use crate::descriptors;
+
 /// A running child, the leader of its process group.
 #[derive(Debug)]
 pub(super) struct Leader {
@@ -32,6 +34,7 @@ impl Leader {
     pub(super) fn watch(mut child: Child) -> io::Result<Self> {
         let eye = || {
             let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::InvalidData)?;
+            descriptors::lower(pid);
             Ok((pid, registered(pidfd_open(pid, PidfdFlags::NONBLOCK)?)?))
         };
         match eye() {

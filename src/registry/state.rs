@@ -81,6 +81,8 @@ impl Drop for Entry {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Refused {
     TooManyLive,
+    TooManySessions,
+    TooManyKinds,
     OwnerDisposed,
     Closed,
 }
@@ -124,15 +126,23 @@ impl State {
         &mut self,
         scope: &Scope,
         expected: Option<Generation>,
+        kind: &Kind,
         limits: &RegistryLimits,
     ) -> Result<Generation, Refused> {
         if self.closed {
             return Err(Refused::Closed);
         }
+        // Counted from its reservation on. One that then fails to launch was of a kind like any other.
+        if !self.counters.contains_key(kind) && self.counters.len() >= limits.max_kinds {
+            return Err(Refused::TooManyKinds);
+        }
         if let Some(expected) = expected
             && self.bucket_mut(scope).is_none_or(|bucket| bucket.generation != expected)
         {
             return Err(Refused::OwnerDisposed);
+        }
+        if self.bucket_mut(scope).is_none() && self.owners.len() >= limits.max_sessions {
+            return Err(Refused::TooManySessions);
         }
         let bucket = self.bucket_or_new(scope);
         if bucket.is_disposing() {
@@ -145,7 +155,9 @@ impl State {
             return Err(Refused::TooManyLive);
         }
         bucket.reserved += 1;
-        Ok(bucket.generation)
+        let generation = bucket.generation;
+        self.counters.entry(kind.clone()).or_default();
+        Ok(generation)
     }
 
     /// Gives a place back.

@@ -6,7 +6,7 @@ use std::{convert::Infallible, sync::Arc, time::Duration};
 use crate::{
     clock::Clock,
     config::Settings,
-    http::{control::Control, observe::Observe},
+    http::{admission::Admission, control::Control, observe::Observe},
     hub::Hub,
     producer::{external::Externals, pty::Terminals, shell::Shells},
     registry::Registry,
@@ -29,7 +29,11 @@ impl Services {
         let clock = registry.as_ref().map_or_else(Clock::system, Registry::clock);
         let observer = registry.as_ref().map(Registry::observer);
         let hub = Arc::new(Hub::new(observer, clock, settings.heartbeat));
-        let observe = Observe { hub: Arc::clone(&hub), allow_origins: settings.allow_origins.clone() };
+        let observe = Observe {
+            hub: Arc::clone(&hub),
+            allow_origins: settings.allow_origins.clone(),
+            admission: Admission::new(settings.max_session_streams, settings.max_client_streams),
+        };
         let traffic = Arc::new(Traffic::default());
         let control = registry.map(|registry| {
             let (grace, unseen) = (settings.grace, settings.limits.output_tail);

@@ -1,6 +1,8 @@
 //! Many subscribers, many changes, peers that stall and peers that vanish.
 //!
 //! Answers the kind of report in anthropics/claude-code#59456 (a stale list overwrites a newer one).
+//! Others have reported opencode#19423 (a stalled reader grows memory without end), claudewatch#43 (a
+//! slow client is frozen for ever) and rust-sdk#165 (abrupt disconnects leak).
 
 use std::{
     process::{Command, Stdio},

@@ -1,4 +1,5 @@
-//! `/mux`: several sessions, or all of them, on one connection.
+//! `/mux`: several sessions, or all of them, on one connection. Others have reported freenet-core#5213
+//! (the seventh tab stalls, since a browser has six connections to a host).
 
 use std::{
     collections::{BTreeMap, BTreeSet},

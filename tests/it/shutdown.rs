@@ -1,4 +1,4 @@
-//! A shutdown, as those see it who watch.
+//! A shutdown, as those see it who watch. Others have reported axum#2673 (open streams block it).
 
 use serde_json::json;
 
@@ -41,4 +41,16 @@ fn a_stream_of_many_sessions_shows_it_too_whoever_reads_it() {
             assert_eq!((&last[0]["id"], &last[0]["status"]), (&json!("bash-1"), &json!("killed")));
         }
     }
+}
+
+#[test]
+fn a_hundred_open_streams_end_cleanly_and_the_program_with_0() {
+    let mut gateway = Gateway::with(&["--drain", "10s"]);
+    let streams: Vec<_> = (0..100).map(|_| Stream::open(gateway.address, "demo")).collect();
+    gateway.signal("TERM");
+    for mut stream in streams {
+        // Without a last chunk the reader panics.
+        while stream.next().is_some() {}
+    }
+    assert!(gateway.wait().success());
 }

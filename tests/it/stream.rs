@@ -3,6 +3,8 @@
 //! Answers the kinds of report in fanout/django-eventstream#185 (a CR in a label forges fields),
 //! florimondmanca/httpx-sse#34 (U+2028 splits events), api7/aisix#111 (characters are torn on the way
 //! to a slow reader) and tokio-rs/axum#2729 (`/a` is not `/%61`, and `%2F` separates).
+//! Others have reported eventsource#134 (a reader hangs after sleep: a sign of life that scripts see),
+//! and connect-rust#189 (half a request's head is never given up).
 
 use std::{
     io::{Read, Write},

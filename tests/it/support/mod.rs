@@ -1,5 +1,6 @@
 //! A gateway of one's own for each test, and ways to talk to it.
 
+pub(crate) mod counter;
 pub(crate) mod http;
 pub(crate) mod raw;
 pub(crate) mod sse;
@@ -41,7 +42,7 @@ pub(crate) struct Gateway {
     pub(crate) address: SocketAddr,
     /// Where its control API is, with real ports, in the order in which it was asked for.
     pub(crate) control: Vec<String>,
-    pub(crate) folder: TempDir,
+    pub(crate) folder: Arc<TempDir>,
     log: Arc<Mutex<String>>,
 }
 
@@ -57,16 +58,36 @@ impl Gateway {
 
     /// A gateway with more flags to `serve`, and variables.
     pub(crate) fn with_variables(flags: &[&str], variables: &[(&str, &str)]) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = Arc::new(tempfile::tempdir().unwrap());
+        Self::at(([127, 0, 0, 1], 0).into(), &folder, flags, variables)
+    }
+
+    /// A gateway that browsers reach there.
+    pub(crate) fn listening(listen: SocketAddr, flags: &[&str]) -> Self {
+        Self::at(listen, &Arc::new(tempfile::tempdir().unwrap()), flags, &[])
+    }
+
+    /// A gateway in its place: for one that is to be started there again.
+    pub(crate) fn at(listen: SocketAddr, folder: &Arc<TempDir>, flags: &[&str], variables: &[(&str, &str)]) -> Self {
         let mut command = tasklight();
-        command.args(["serve", "--listen", "127.0.0.1:0", "--control"]).arg(socket_of(folder.path())).args(flags);
+        command.args(["serve", "--listen", &listen.to_string(), "--control"]).arg(socket_of(folder.path())).args(flags);
         command.envs(variables.iter().copied());
+        Self::spawn(command, Arc::clone(folder))
+    }
+
+    /// A gateway that is started with so many descriptors, and may have so many.
+    pub(crate) fn with_descriptors(soft: u32, hard: u32, flags: &[&str]) -> Self {
+        let folder = Arc::new(tempfile::tempdir().unwrap());
+        let mut command = Command::new("bash");
+        command.args(["-c", &format!("ulimit -Sn {soft}; ulimit -Hn {hard}; exec \"$0\" \"$@\"")]);
+        command.arg(tasklight().get_program());
+        command.args(["serve", "--listen", "127.0.0.1:0", "--control"]).arg(socket_of(folder.path())).args(flags);
         Self::spawn(command, folder)
     }
 
     /// A gateway that another program starts: `wrapper`, its flags, and then the gateway's own.
     pub(crate) fn below(wrapper: &[&str]) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = Arc::new(tempfile::tempdir().unwrap());
         let inner = tasklight();
         let mut command = Command::new(wrapper[0]);
         for (name, _) in inner.get_envs() {
@@ -79,14 +100,10 @@ impl Gateway {
 
     /// A gateway with a variable set.
     pub(crate) fn with_variable(name: &str, value: &str) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let mut command = tasklight();
-        command.args(["serve", "--listen", "127.0.0.1:0", "--control"]).arg(socket_of(folder.path()));
-        command.env(name, value);
-        Self::spawn(command, folder)
+        Self::with_variables(&[], &[(name, value)])
     }
 
-    fn spawn(mut command: Command, folder: TempDir) -> Self {
+    fn spawn(mut command: Command, folder: Arc<TempDir>) -> Self {
         // By this its children are told from those of any other gateway.
         command.env(MARK, folder.path());
         let mut child = command.env("NO_COLOR", "1").stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
@@ -252,6 +269,14 @@ impl Drop for Gateway {
 
 fn socket_of(folder: &Path) -> String {
     format!("unix:{}/control.sock", folder.display())
+}
+
+/// Lets this process have as many descriptors as it may: for tests that hold many clients' ends.
+pub(crate) fn more_descriptors() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    setrlimit(Resource::Nofile, limit).unwrap();
 }
 
 /// Waits for a process, not for ever.
