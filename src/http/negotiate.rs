@@ -23,7 +23,7 @@ pub(crate) fn only_stream<B>(request: &Request<B>, make: impl FnOnce() -> Source
 
 /// Answers a request with a stream.
 pub(crate) fn answer<B>(request: &Request<B>, make: impl FnOnce() -> Source) -> Result<Answer, Problem> {
-    let heartbeat = heartbeat(request.uri().query().unwrap_or_default())?;
+    let heartbeat = heartbeat(request)?;
     if *request.method() == Method::HEAD {
         let mut answer = super::empty(StatusCode::OK);
         *answer.headers_mut() = stream::headers();
@@ -45,7 +45,9 @@ pub(crate) fn last_event_id<T: FromStr>(headers: &HeaderMap) -> Option<T> {
 /// WHATWG HTML §9.2.4.
 const LAST_EVENT_ID: &str = "last-event-id";
 
-fn heartbeat(query: &str) -> Result<Heartbeat, Problem> {
+/// Which sign of life the client asks for.
+pub(crate) fn heartbeat<B>(request: &Request<B>) -> Result<Heartbeat, Problem> {
+    let query = request.uri().query().unwrap_or_default();
     match form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "heartbeat") {
         None => Ok(Heartbeat::Comment),
         Some((_, style)) if style == "event" => Ok(Heartbeat::Event),

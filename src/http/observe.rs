@@ -37,6 +37,8 @@ fn route<B>(hub: &Arc<Hub>, request: &Request<B>) -> Result<Answer, Problem> {
 
 /// One session's list, in the form that the client would rather have.
 pub(crate) fn tasks<B>(hub: &Hub, session: SessionId, request: &Request<B>, usual: Wanted) -> Result<Answer, Problem> {
+    // What makes no sense is refused, also where it would not matter.
+    negotiate::heartbeat(request)?;
     match negotiate::wanted(request.headers(), usual)? {
         Wanted::Json => Ok(json(StatusCode::OK, hub.list(&session)).into()),
         Wanted::Stream => {
