@@ -15,10 +15,8 @@ use crate::sse;
 /// Answers a request for what is only there as a stream. `HEAD` gets the headers, and `make` is not
 /// called.
 pub(crate) fn only_stream<B>(request: &Request<B>, make: impl FnOnce() -> Source) -> Result<Answer, Problem> {
-    wanted(request.headers(), Wanted::Stream).and_then(|wanted| match wanted {
-        Wanted::Stream => answer(request, make),
-        Wanted::Json => Err(Problem::NotAcceptable),
-    })
+    let (stream, _) = weights(request.headers());
+    if stream > 0.0 { answer(request, make) } else { Err(Problem::NotAcceptable) }
 }
 
 /// Answers a request with a stream.
@@ -67,6 +65,20 @@ pub(crate) enum Wanted {
 /// Which of the two forms the client would rather have (RFC 9110 §12.5.1); `usual` where it is all
 /// the same.
 pub(crate) fn wanted(headers: &HeaderMap, usual: Wanted) -> Result<Wanted, Problem> {
+    let (stream, json) = weights(headers);
+    if stream <= 0.0 && json <= 0.0 {
+        Err(Problem::NotAcceptable)
+    } else if json > stream {
+        Ok(Wanted::Json)
+    } else if stream > json {
+        Ok(Wanted::Stream)
+    } else {
+        Ok(usual)
+    }
+}
+
+/// How much a client wants the stream, and how much JSON.
+fn weights(headers: &HeaderMap) -> (f32, f32) {
     let mut stream = Weight::default();
     let mut json = Weight::default();
     let mut any = false;
@@ -81,16 +93,7 @@ pub(crate) fn wanted(headers: &HeaderMap, usual: Wanted) -> Result<Wanted, Probl
             json.heed(&range, "application/json", "application/*", weight);
         }
     }
-    let (stream, json) = if any { (stream.value, json.value) } else { (1.0, 1.0) };
-    if stream <= 0.0 && json <= 0.0 {
-        Err(Problem::NotAcceptable)
-    } else if json > stream {
-        Ok(Wanted::Json)
-    } else if stream > json {
-        Ok(Wanted::Stream)
-    } else {
-        Ok(usual)
-    }
+    if any { (stream.value, json.value) } else { (1.0, 1.0) }
 }
 
 /// How much a client wants one media type: the weight of the most specific range that fits.
