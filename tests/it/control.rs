@@ -134,6 +134,7 @@ fn a_bad_field_is_named_with_what_is_allowed_and_changes_nothing() {
     refused(json!({"command": 7}), "command");
     refused(json!({"command": null}), "command");
     refused(json!({"command": " \n"}), "command");
+    refused(json!({"command": "", "label": "nothing"}), "command");
     refused(json!({"command": "a\u{0}b"}), "command");
     let unknown = refused(json!({"command": "true", "comand": "x"}), "comand");
     assert!(unknown.contains("`cwd`"), "{unknown}");

@@ -94,9 +94,6 @@ impl Open {
         let Self { command, cwd, env, rows, cols } = self;
         if let Some(command) = &command {
             check_command(command)?;
-            if command.trim().is_empty() {
-                return Err(Problem::field("command", "a command has something to run in it"));
-            }
         }
         check_variables(&env)?;
         let Size { rows: usual_rows, cols: usual_cols } = Size::DEFAULT;
