@@ -1,6 +1,7 @@
 //! A gateway of one's own for each test, and ways to talk to it.
 
 pub(crate) mod http;
+pub(crate) mod openapi;
 pub(crate) mod sse;
 pub(crate) mod terminal;
 
