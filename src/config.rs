@@ -2,12 +2,15 @@
 //!
 //! Never here: where a setting comes from (flags and variables are the program's, see `cli`).
 
+mod origin;
+
 use std::{
     net::{Ipv4Addr, SocketAddr},
     path::PathBuf,
     time::Duration,
 };
 
+pub use self::origin::{AllowedOrigin, InvalidOrigin, Origin};
 use crate::{
     address::{ControlAddress, HostName},
     token::SecretToken,
@@ -60,6 +63,9 @@ pub struct Settings {
     /// Names by which the gateway may be called over TCP, beside loopback names and IP addresses.
     /// None: a page whose name somebody points at this machine is not served.
     pub hosts: Vec<HostName>,
+    /// Whose pages may read lists and streams, beside the gateway's own. None: a page that somebody
+    /// happens to visit must not see what runs here.
+    pub allow_origins: Vec<AllowedOrigin>,
     /// Where producers and agents connect. Nowhere: who embeds a gateway has the registry.
     pub control: Vec<ControlAddress>,
     /// The token that the control API asks for over TCP, and always where it is mounted as a
@@ -96,6 +102,7 @@ impl Default for Settings {
         Self {
             listen: (Ipv4Addr::LOCALHOST, 8080).into(),
             hosts: Vec::new(),
+            allow_origins: Vec::new(),
             control: Vec::new(),
             token: None,
             heartbeat: Duration::from_secs(15),

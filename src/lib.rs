@@ -163,6 +163,7 @@
 //! | 4 | `http::socket` | the sockets that a stream can be written to |
 //! | 5 | `http::{source, stream, handoff, stream_body}` | what a stream says, after hyper or within it |
 //! | 5 | `http::{negotiate, observe, control, metrics}` | the two sides' routes |
+//! | 5 | `http::{assets, cors}` | the embedded files, and what pages of other origins may read |
 //! | 5 | `http::{gate, service}` | who is let in, and the two sides for somebody's own server |
 //! | 6 | [`server`] | listeners, connections, drain |
 //! | 7 | `embed` | a gateway inside another program |

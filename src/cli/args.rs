@@ -3,7 +3,10 @@
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use tasklight::{ControlAddress, HostName, InvalidToken, Scope, SecretToken, SessionId, TaskId, TokenFileError};
+use tasklight::{
+    ControlAddress, HostName, InvalidToken, Scope, SecretToken, SessionId, TaskId, TokenFileError,
+    config::AllowedOrigin,
+};
 
 use super::CommandError;
 
@@ -104,6 +107,9 @@ pub(crate) struct ServeArguments {
     /// repeated
     #[arg(long = "host", env = "TASKLIGHT_HOST", value_name = "NAME", value_delimiter = ',')]
     pub(crate) hosts: Vec<HostName>,
+    /// Let pages of this origin read lists and streams, or of all with '*'; may be repeated
+    #[arg(long, env = "TASKLIGHT_ALLOW_ORIGIN", value_name = "SCHEME://HOST[:PORT]", value_delimiter = ',')]
+    pub(crate) allow_origin: Vec<AllowedOrigin>,
     /// Running or stopping tasks that one session, or the unowned together, may have
     #[arg(long, env = "TASKLIGHT_MAX_LIVE_TASKS", value_name = "N", default_value_t = 10)]
     pub(crate) max_live_tasks: usize,

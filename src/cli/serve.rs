@@ -26,6 +26,7 @@ pub(super) fn serve(arguments: ServeArguments, control: ControlArguments) -> Res
     let settings = Settings {
         listen: arguments.listen,
         hosts: arguments.hosts,
+        allow_origins: arguments.allow_origin,
         token: control.token()?,
         control: control.addresses(),
         heartbeat: arguments.heartbeat,

@@ -39,6 +39,8 @@ pub(crate) enum Problem {
     MethodNotAllowed {
         allow: &'static str,
     },
+    /// A page of an origin that may not read answers asks whether it may.
+    ForeignOrigin(String),
     NotAcceptable,
     NotJson,
     NotText,
@@ -83,6 +85,7 @@ impl Problem {
     }
 
     /// Status, the name that a program can match, and what to do.
+    #[expect(clippy::too_many_lines, reason = "a table, one entry a problem")]
     fn class(&self) -> (StatusCode, &'static str, &'static str) {
         match self {
             Self::BadHost(_) => (StatusCode::BAD_REQUEST, "bad-host", "Send one Host header, NAME or NAME:PORT"),
@@ -108,6 +111,9 @@ impl Problem {
             Self::NoSuchPath => (StatusCode::NOT_FOUND, "no-such-path", "Check the path: there is nothing here"),
             Self::MethodNotAllowed { .. } => {
                 (StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed", "Use a method that the Allow header names")
+            }
+            Self::ForeignOrigin(_) => {
+                (StatusCode::FORBIDDEN, "foreign-origin", "Start the gateway with --allow-origin for the page's origin")
             }
             Self::NotAcceptable => (
                 StatusCode::NOT_ACCEPTABLE,
@@ -201,6 +207,7 @@ impl Problem {
             | Self::Finished(detail)
             | Self::NotExternal(detail)
             | Self::TooManyLive(detail)
+            | Self::ForeignOrigin(detail)
             | Self::TooManyTerminals(detail)
             | Self::TerminalBusy(detail)
             | Self::TerminalEnded(detail)

@@ -14,6 +14,11 @@ use crate::{
 /// What a browser may ask for.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ObserveRoute {
+    /// The gateway's own page.
+    Page,
+    /// A file of the widget, which may not be there.
+    Widget(String),
+    Icon,
     Tasks(SessionId),
     Mux,
 }
@@ -48,6 +53,9 @@ pub(crate) enum TerminalRoute {
 pub(crate) fn observe(path: &str) -> Result<ObserveRoute, Problem> {
     let segments = Segments::of(path)?;
     match segments.as_strs().as_slice() {
+        [""] => Ok(ObserveRoute::Page),
+        ["widget", file] => Ok(ObserveRoute::Widget((*file).to_owned())),
+        ["favicon.ico"] => Ok(ObserveRoute::Icon),
         ["sessions", session, "tasks"] => Ok(ObserveRoute::Tasks(SessionId::new(session)?)),
         ["mux"] => Ok(ObserveRoute::Mux),
         _ => Err(Problem::NoSuchPath),
@@ -277,7 +285,17 @@ mod tests {
             let problem = session(&format!("/sessions/{bad}/tasks")).unwrap_err();
             assert!(problem.starts_with("BadSessionId"), "{bad}: {problem}");
         }
-        for bad in ["/", "/sessions", "/sessions/a", "/sessions/a/tasks/", "//sessions/a/tasks", "/x", "*", ""] {
+        for bad in [
+            "/widget",
+            "/widget/a/b",
+            "/sessions",
+            "/sessions/a",
+            "/sessions/a/tasks/",
+            "//sessions/a/tasks",
+            "/x",
+            "*",
+            "",
+        ] {
             assert_eq!(session(bad).unwrap_err(), "NoSuchPath", "{bad}");
         }
     }
@@ -316,6 +334,14 @@ mod tests {
             .flat_map(|sort| sort.methods.split(", ").map(|method| (sort.template.into(), method.to_lowercase())))
             .collect();
         assert_eq!(documented, routed);
+    }
+
+    #[test]
+    fn the_page_and_the_widgets_files_have_one_path_each() {
+        assert_eq!(observe("/").unwrap(), ObserveRoute::Page);
+        assert_eq!(observe("/favicon.ico").unwrap(), ObserveRoute::Icon);
+        assert_eq!(observe("/widget/a.js").unwrap(), ObserveRoute::Widget("a.js".into()));
+        assert_eq!(observe("/widget/..%2Fa").unwrap(), ObserveRoute::Widget("../a".into()));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::{convert::Infallible, sync::Arc, time::Duration};
 use crate::{
     clock::Clock,
     config::Settings,
-    http::control::Control,
+    http::{control::Control, observe::Observe},
     hub::Hub,
     producer::{external::Externals, pty::Terminals, shell::Shells},
     registry::Registry,
@@ -18,6 +18,7 @@ use crate::{
 #[derive(Debug, Clone)]
 pub(crate) struct Services {
     pub(crate) hub: Arc<Hub>,
+    pub(crate) observe: Arc<Observe>,
     pub(crate) traffic: Arc<Traffic>,
     /// None without a registry: there is nothing to control.
     pub(crate) control: Option<Arc<Control>>,
@@ -28,6 +29,7 @@ impl Services {
         let clock = registry.as_ref().map_or_else(Clock::system, Registry::clock);
         let observer = registry.as_ref().map(Registry::observer);
         let hub = Arc::new(Hub::new(observer, clock, settings.heartbeat));
+        let observe = Observe { hub: Arc::clone(&hub), allow_origins: settings.allow_origins.clone() };
         let traffic = Arc::new(Traffic::default());
         let control = registry.map(|registry| {
             let (grace, unseen) = (settings.grace, settings.limits.output_tail);
@@ -44,7 +46,7 @@ impl Services {
                 grace: settings.grace,
             })
         });
-        Self { hub, traffic, control }
+        Self { hub, observe: Arc::new(observe), traffic, control }
     }
 
     /// Beats for silent streams and ends the leases that ran out, for as long as it is polled.

@@ -12,11 +12,13 @@
 
 mod support;
 
+mod assets;
 mod children;
 mod cli;
 mod control;
 mod control_over_tcp;
 mod control_stream;
+mod cors;
 mod done;
 mod embedded;
 mod external;
@@ -28,6 +30,7 @@ mod mux;
 mod openapi;
 mod output;
 mod pwsh;
+mod raw_requests;
 mod registry;
 mod shutdown;
 mod stream;

@@ -2,6 +2,7 @@
 
 pub(crate) mod http;
 pub(crate) mod openapi;
+pub(crate) mod raw;
 pub(crate) mod sse;
 pub(crate) mod terminal;
 
@@ -61,6 +62,15 @@ impl Gateway {
         let mut command = tasklight();
         command.args(["serve", "--listen", "127.0.0.1:0", "--control"]).arg(socket_of(folder.path())).args(flags);
         command.envs(variables.iter().copied());
+        Self::spawn(command, folder)
+    }
+
+    /// A gateway with a variable set.
+    pub(crate) fn with_variable(name: &str, value: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = tasklight();
+        command.args(["serve", "--listen", "127.0.0.1:0", "--control"]).arg(socket_of(folder.path()));
+        command.env(name, value);
         Self::spawn(command, folder)
     }
 
