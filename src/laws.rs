@@ -26,11 +26,19 @@ pub fn session_id(text: &str) {
     let Ok(session) = session else { return };
     assert_eq!(session.as_str(), text);
     let owner = owner_path(&session);
-    assert_eq!(route::control(&owner).ok(), Some(ControlRoute::Owner(session.clone())), "{owner}");
+    assert_eq!(
+        route::control(&owner).map(|(route, _)| route).ok(),
+        Some(ControlRoute::Owner(session.clone())),
+        "{owner}"
+    );
     let path = tasks_path(&Scope::Session(session.clone()));
     assert!(path.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'?' && byte != b'#'), "{path}");
     assert_eq!(route::observe(&path).ok(), Some(ObserveRoute::Tasks(session.clone())), "{path}");
-    assert_eq!(route::control(&path).ok(), Some(ControlRoute::Tasks(Scope::Session(session))), "{path}");
+    assert_eq!(
+        route::control(&path).map(|(route, _)| route).ok(),
+        Some(ControlRoute::Tasks(Scope::Session(session))),
+        "{path}"
+    );
 }
 
 /// A kind and a task id have one spelling: what can be read is written as it was.
@@ -53,7 +61,7 @@ pub fn task_id(text: &str) {
 /// A path is split, then each segment is decoded once; both listeners read it alike.
 pub fn path(path: &str) {
     let observed = route::observe(path);
-    let controlled = route::control(path);
+    let controlled = route::control(path).map(|(route, _)| route);
     let segments: Vec<_> = path.strip_prefix('/').into_iter().flat_map(|path| path.split('/')).map(decoded).collect();
     let [before, session, behind] = segments.as_slice() else { return };
     if before != b"sessions" || behind != b"tasks" {

@@ -145,6 +145,7 @@
 //! | 0 | `id` | names, parsed once, at the edge |
 //! | 0 | `address` | where the control API is, and what the gateway is called |
 //! | 0 | `token` | the secret that opens the control API over TCP |
+//! | 0 | `whole` | whole numbers in JSON |
 //! | 0 | [`clock`] | the one clock, which never goes back |
 //! | 0 | [`descriptors`] | how many files and sockets may be open |
 //! | 0 | [`shutdown`] | a one-way signal |
@@ -203,6 +204,7 @@ mod sse;
 mod task;
 mod token;
 mod traffic;
+mod whole;
 
 pub use self::{
     address::{ControlAddress, HostName, InvalidControlAddress, InvalidHostName},

@@ -35,6 +35,9 @@ use crate::{
     traffic::Traffic,
 };
 
+/// What this API is, as an `OpenAPI` document.
+const DOCUMENT: &str = include_str!("openapi.json");
+
 /// The longest that a read is held.
 const MAX_WAIT: Duration = Duration::from_mins(10);
 
@@ -78,37 +81,29 @@ impl Control {
     }
 
     async fn route(&self, request: Request<Incoming>) -> Result<Whole, Problem> {
-        let route = route::control(request.uri().path())?;
+        let (route, allow) = route::control(request.uri().path())?;
         let method = request.method().clone();
-        let not_allowed = |allow| Err(Problem::MethodNotAllowed { allow });
         match (route, method) {
             (ControlRoute::Tasks(scope), Method::GET | Method::HEAD) => {
                 Ok(as_json(StatusCode::OK, &self.registry.list(&scope)))
             }
             (ControlRoute::Tasks(scope), Method::POST) => self.start(&scope, request).await,
-            (ControlRoute::Tasks(_), _) => not_allowed("GET, HEAD, POST"),
-            (ControlRoute::Done(_) | ControlRoute::Mux | ControlRoute::Metrics, _) => not_allowed("GET, HEAD"),
             (ControlRoute::Task(scope, id), Method::GET) => {
                 Ok(as_json(StatusCode::OK, &self.registry.get(&scope, &id)?))
             }
             (ControlRoute::Task(scope, id), Method::PATCH) => self.update(&scope, &id, request).await,
-            (ControlRoute::Task(..), _) => not_allowed("GET, PATCH"),
             (ControlRoute::Kill(scope, id), Method::POST) => self.kill(&scope, &id, request).await,
-            (ControlRoute::Kill(..), _) => not_allowed("POST"),
             (ControlRoute::Output(scope, id), Method::GET) => self.output(&scope, &id, &request).await,
             (ControlRoute::Output(scope, id), Method::POST) => self.append(&scope, &id, request).await,
-            (ControlRoute::Output(..), _) => not_allowed("GET, POST"),
             (ControlRoute::Owner(session), Method::DELETE) => Ok(self.dispose(&session).await),
-            (ControlRoute::Owner(_), _) => not_allowed("DELETE"),
-            (ControlRoute::Terminals(session, route), method) => {
-                self.terminals_route(&session, route, &method, request).await
-            }
+            (ControlRoute::Terminals(session, route), _) => self.terminals_route(&session, route, allow, request).await,
             (ControlRoute::Healthz, Method::GET) => Ok(plain("ok\n")),
             (ControlRoute::Readyz, Method::GET) => match self.shutdown.phase() {
                 Phase::Running => Ok(plain("ready\n")),
                 Phase::Draining | Phase::Ending => Err(Problem::Draining),
             },
-            (ControlRoute::Healthz | ControlRoute::Readyz, _) => not_allowed("GET"),
+            (ControlRoute::Document, Method::GET | Method::HEAD) => Ok(json(StatusCode::OK, DOCUMENT)),
+            (_, _) => Err(Problem::MethodNotAllowed { allow }),
         }
     }
 

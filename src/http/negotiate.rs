@@ -15,15 +15,13 @@ use crate::sse;
 /// Answers a request for what is only there as a stream. `HEAD` gets the headers, and `make` is not
 /// called.
 pub(crate) fn only_stream<B>(request: &Request<B>, make: impl FnOnce() -> Source) -> Result<Answer, Problem> {
-    wanted(request.headers(), Wanted::Stream).and_then(|wanted| match wanted {
-        Wanted::Stream => answer(request, make),
-        Wanted::Json => Err(Problem::NotAcceptable),
-    })
+    let (stream, _) = weights(request.headers());
+    if stream > 0.0 { answer(request, make) } else { Err(Problem::NotAcceptable) }
 }
 
 /// Answers a request with a stream.
 pub(crate) fn answer<B>(request: &Request<B>, make: impl FnOnce() -> Source) -> Result<Answer, Problem> {
-    let heartbeat = heartbeat(request.uri().query().unwrap_or_default())?;
+    let heartbeat = heartbeat(request)?;
     if *request.method() == Method::HEAD {
         let mut answer = super::empty(StatusCode::OK);
         *answer.headers_mut() = stream::headers();
@@ -46,7 +44,9 @@ pub(crate) fn last_event_id<T: FromStr>(headers: &HeaderMap) -> Option<T> {
 /// WHATWG HTML §9.2.4.
 const LAST_EVENT_ID: &str = "last-event-id";
 
-fn heartbeat(query: &str) -> Result<Heartbeat, Problem> {
+/// Which sign of life the client asks for.
+pub(crate) fn heartbeat<B>(request: &Request<B>) -> Result<Heartbeat, Problem> {
+    let query = request.uri().query().unwrap_or_default();
     match form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "heartbeat") {
         None => Ok(Heartbeat::Comment),
         Some((_, style)) if style == "event" => Ok(Heartbeat::Event),
@@ -66,6 +66,20 @@ pub(crate) enum Wanted {
 /// Which of the two forms the client would rather have (RFC 9110 §12.5.1); `usual` where it is all
 /// the same.
 pub(crate) fn wanted(headers: &HeaderMap, usual: Wanted) -> Result<Wanted, Problem> {
+    let (stream, json) = weights(headers);
+    if stream <= 0.0 && json <= 0.0 {
+        Err(Problem::NotAcceptable)
+    } else if json > stream {
+        Ok(Wanted::Json)
+    } else if stream > json {
+        Ok(Wanted::Stream)
+    } else {
+        Ok(usual)
+    }
+}
+
+/// How much a client wants the stream, and how much JSON.
+fn weights(headers: &HeaderMap) -> (f32, f32) {
     let mut stream = Weight::default();
     let mut json = Weight::default();
     let mut any = false;
@@ -80,16 +94,7 @@ pub(crate) fn wanted(headers: &HeaderMap, usual: Wanted) -> Result<Wanted, Probl
             json.heed(&range, "application/json", "application/*", weight);
         }
     }
-    let (stream, json) = if any { (stream.value, json.value) } else { (1.0, 1.0) };
-    if stream <= 0.0 && json <= 0.0 {
-        Err(Problem::NotAcceptable)
-    } else if json > stream {
-        Ok(Wanted::Json)
-    } else if stream > json {
-        Ok(Wanted::Stream)
-    } else {
-        Ok(usual)
-    }
+    if any { (stream.value, json.value) } else { (1.0, 1.0) }
 }
 
 /// How much a client wants one media type: the weight of the most specific range that fits.

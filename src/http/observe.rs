@@ -88,6 +88,8 @@ fn preflight(readers: Readers<'_>, headers: &HeaderMap) -> Result<Answer, Proble
 
 /// One session's list, in the form that the client would rather have.
 pub(crate) fn tasks<B>(hub: &Hub, session: SessionId, request: &Request<B>, usual: Wanted) -> Result<Answer, Problem> {
+    // What makes no sense is refused, also where it would not matter.
+    negotiate::heartbeat(request)?;
     match negotiate::wanted(request.headers(), usual)? {
         Wanted::Json => Ok(json(StatusCode::OK, hub.list(&session)).into()),
         Wanted::Stream => {

@@ -32,6 +32,7 @@ pub(crate) enum ControlRoute {
     Output(Scope, TaskId),
     Done(Scope),
     Owner(SessionId),
+    Document,
     Mux,
     Metrics,
     Terminals(SessionId, TerminalRoute),
@@ -61,32 +62,128 @@ pub(crate) fn observe(path: &str) -> Result<ObserveRoute, Problem> {
     }
 }
 
-/// Reads a path of the control listener.
-pub(crate) fn control(path: &str) -> Result<ControlRoute, Problem> {
+/// One sort of path of the control API. The router is the table of these.
+struct Sort {
+    /// A segment in braces stands for any one segment.
+    template: &'static str,
+    /// What may be asked there, as an `Allow` header says it.
+    methods: &'static str,
+    read: fn(&Names<'_>) -> Result<ControlRoute, Problem>,
+}
+
+/// Every path of the control API. `openapi.json` describes each, and a test holds the two together.
+const CONTROL: &[Sort] = &[
+    sort("/openapi.json", "GET, HEAD", |_| Ok(ControlRoute::Document)),
+    sort("/healthz", "GET", |_| Ok(ControlRoute::Healthz)),
+    sort("/readyz", "GET", |_| Ok(ControlRoute::Readyz)),
+    sort("/metrics", "GET, HEAD", |_| Ok(ControlRoute::Metrics)),
+    sort("/mux", "GET, HEAD", |_| Ok(ControlRoute::Mux)),
+    sort("/done", "GET, HEAD", done),
+    sort("/tasks", "GET, HEAD, POST", tasks),
+    sort("/tasks/{task}", "GET, PATCH", task),
+    sort("/tasks/{task}/kill", "POST", kill),
+    sort("/tasks/{task}/output", "GET, POST", output),
+    sort("/sessions/{session}", "DELETE", |names| Ok(ControlRoute::Owner(names.session()?))),
+    sort("/sessions/{session}/done", "GET, HEAD", done),
+    sort("/sessions/{session}/tasks", "GET, HEAD, POST", tasks),
+    sort("/sessions/{session}/tasks/{task}", "GET, PATCH", task),
+    sort("/sessions/{session}/tasks/{task}/kill", "POST", kill),
+    sort("/sessions/{session}/tasks/{task}/output", "GET, POST", output),
+    sort("/sessions/{session}/terminals", "GET, POST", |names| names.terminals(|_| Ok(TerminalRoute::All))),
+    sort("/sessions/{session}/terminals/{terminal}", "GET, DELETE", |names| {
+        names.terminals(|names| Ok(TerminalRoute::One(names.terminal()?)))
+    }),
+    sort("/sessions/{session}/terminals/{terminal}/send", "POST", |names| {
+        names.terminals(|names| Ok(TerminalRoute::Send(names.terminal()?)))
+    }),
+    sort("/sessions/{session}/terminals/{terminal}/resize", "POST", |names| {
+        names.terminals(|names| Ok(TerminalRoute::Resize(names.terminal()?)))
+    }),
+];
+
+const fn sort(
+    template: &'static str,
+    methods: &'static str,
+    read: fn(&Names<'_>) -> Result<ControlRoute, Problem>,
+) -> Sort {
+    Sort { template, methods, read }
+}
+
+fn done(names: &Names<'_>) -> Result<ControlRoute, Problem> {
+    Ok(ControlRoute::Done(names.scope()?))
+}
+
+fn tasks(names: &Names<'_>) -> Result<ControlRoute, Problem> {
+    Ok(ControlRoute::Tasks(names.scope()?))
+}
+
+fn task(names: &Names<'_>) -> Result<ControlRoute, Problem> {
+    Ok(ControlRoute::Task(names.scope()?, names.task()?))
+}
+
+fn kill(names: &Names<'_>) -> Result<ControlRoute, Problem> {
+    Ok(ControlRoute::Kill(names.scope()?, names.task()?))
+}
+
+fn output(names: &Names<'_>) -> Result<ControlRoute, Problem> {
+    Ok(ControlRoute::Output(names.scope()?, names.task()?))
+}
+
+/// Reads a path of the control listener; says too what may be asked there, as an `Allow` header.
+pub(crate) fn control(path: &str) -> Result<(ControlRoute, &'static str), Problem> {
     let segments = Segments::of(path)?;
     let segments = segments.as_strs();
-    let (scope, rest) = match segments.as_slice() {
-        ["healthz"] => return Ok(ControlRoute::Healthz),
-        ["readyz"] => return Ok(ControlRoute::Readyz),
-        ["metrics"] => return Ok(ControlRoute::Metrics),
-        ["mux"] => return Ok(ControlRoute::Mux),
-        ["done"] => return Ok(ControlRoute::Done(Scope::Unowned)),
-        ["sessions", session, "done"] => return Ok(ControlRoute::Done(Scope::Session(SessionId::new(session)?))),
-        ["sessions", session] => return Ok(ControlRoute::Owner(SessionId::new(session)?)),
-        ["sessions", session, "terminals", rest @ ..] => {
-            return Ok(ControlRoute::Terminals(SessionId::new(session)?, terminals(rest)?));
+    let found = CONTROL.iter().find_map(|sort| Some((sort, Names::of(sort.template, &segments)?)));
+    let (sort, names) = found.ok_or(Problem::NoSuchPath)?;
+    Ok(((sort.read)(&names)?, sort.methods))
+}
+
+/// What stands in a path where its template has braces.
+#[derive(Default)]
+struct Names<'a> {
+    session: Option<&'a str>,
+    task: Option<&'a str>,
+    terminal: Option<&'a str>,
+}
+
+impl<'a> Names<'a> {
+    /// None: the path is not of that template.
+    fn of(template: &str, segments: &[&'a str]) -> Option<Self> {
+        let mut names = Self::default();
+        let mut expected = template.split('/').skip(1);
+        for segment in segments {
+            match expected.next()? {
+                "{session}" => names.session = Some(segment),
+                "{task}" => names.task = Some(segment),
+                "{terminal}" => names.terminal = Some(segment),
+                literal if literal == *segment => {}
+                _ => return None,
+            }
         }
-        ["sessions", session, "tasks", rest @ ..] => (Scope::Session(SessionId::new(session)?), rest),
-        ["tasks", rest @ ..] => (Scope::Unowned, rest),
-        _ => return Err(Problem::NoSuchPath),
-    };
-    let task = |id: &str| id.parse().map_err(|_| Problem::UnknownTask(id.to_owned()));
-    match rest {
-        [] => Ok(ControlRoute::Tasks(scope)),
-        [id] => Ok(ControlRoute::Task(scope, task(id)?)),
-        [id, "kill"] => Ok(ControlRoute::Kill(scope, task(id)?)),
-        [id, "output"] => Ok(ControlRoute::Output(scope, task(id)?)),
-        _ => Err(Problem::NoSuchPath),
+        expected.next().is_none().then_some(names)
+    }
+
+    fn session(&self) -> Result<SessionId, Problem> {
+        Ok(SessionId::new(self.session.unwrap_or_default())?)
+    }
+
+    fn scope(&self) -> Result<Scope, Problem> {
+        if self.session.is_some() { self.session().map(Scope::Session) } else { Ok(Scope::Unowned) }
+    }
+
+    fn task(&self) -> Result<TaskId, Problem> {
+        let task = self.task.unwrap_or_default();
+        task.parse().map_err(|_| Problem::UnknownTask(task.to_owned()))
+    }
+
+    fn terminal(&self) -> Result<TerminalId, Problem> {
+        let terminal = self.terminal.unwrap_or_default();
+        terminal.parse().map_err(|_| Problem::UnknownTerminal(terminal.to_owned()))
+    }
+
+    /// The session is read first: what is wrong with it is told before what follows it.
+    fn terminals(&self, read: fn(&Self) -> Result<TerminalRoute, Problem>) -> Result<ControlRoute, Problem> {
+        Ok(ControlRoute::Terminals(self.session()?, read(self)?))
     }
 }
 
@@ -111,17 +208,6 @@ pub(crate) fn sessions(query: &str) -> Result<Vec<SessionId>, Problem> {
         sessions.push(session);
     }
     Ok(sessions)
-}
-
-fn terminals(rest: &[&str]) -> Result<TerminalRoute, Problem> {
-    let terminal = |id: &str| id.parse().map_err(|_| Problem::UnknownTerminal(id.to_owned()));
-    match rest {
-        [] => Ok(TerminalRoute::All),
-        [id] => Ok(TerminalRoute::One(terminal(id)?)),
-        [id, "send"] => Ok(TerminalRoute::Send(terminal(id)?)),
-        [id, "resize"] => Ok(TerminalRoute::Resize(terminal(id)?)),
-        _ => Err(Problem::NoSuchPath),
-    }
 }
 
 /// The control API's path of a session's terminals; a terminal's own is this, `/` and its id.
@@ -171,6 +257,8 @@ impl<'a> Segments<'a> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     fn session(path: &str) -> Result<String, String> {
@@ -227,6 +315,25 @@ mod tests {
         let many = |n| (0..n).map(|n| format!("session=s{n}")).collect::<Vec<_>>().join("&");
         assert_eq!(sessions(&many(64)).unwrap().len(), 64);
         assert!(matches!(sessions(&many(65)), Err(Problem::Field { .. })));
+    }
+
+    fn control(path: &str) -> Result<ControlRoute, Problem> {
+        super::control(path).map(|(route, _)| route)
+    }
+
+    #[test]
+    fn the_document_describes_each_path_and_method_and_no_other() {
+        let document: serde_json::Value = serde_json::from_str(include_str!("openapi.json")).unwrap();
+        let paths = document["paths"].as_object().unwrap();
+        let documented: BTreeSet<_> = paths
+            .iter()
+            .flat_map(|(path, item)| item.as_object().unwrap().keys().map(move |method| (path.clone(), method.clone())))
+            .collect();
+        let routed: BTreeSet<_> = CONTROL
+            .iter()
+            .flat_map(|sort| sort.methods.split(", ").map(|method| (sort.template.into(), method.to_lowercase())))
+            .collect();
+        assert_eq!(documented, routed);
     }
 
     #[test]

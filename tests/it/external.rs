@@ -154,6 +154,8 @@ fn a_bad_registration_or_report_names_its_field_and_changes_nothing() {
     refused(json!({"command": "true", "leaseMs": 1_000}), "leaseMs");
     refused(json!({"kind": "build", "label": "x", "lease": 1_000}), "lease");
     assert_eq!(gateway.list("demo"), json!([]));
+    let written_otherwise = json!({"kind": "task", "label": "x", "leaseMs": 60_000.0});
+    assert_eq!(gateway.control("POST", "/tasks", Some(written_otherwise)).status, 201, "it is 60000");
 
     let path = register(&gateway, Some(86_400_000));
     for (body, field) in [
@@ -166,7 +168,7 @@ fn a_bad_registration_or_report_names_its_field_and_changes_nothing() {
     ] {
         assert_eq!(gateway.control("PATCH", &path, Some(body)).problem(422)["field"], field);
     }
-    let task = gateway.list("demo")[0].clone();
+    let task = gateway.control("GET", &path, None).json();
     assert_eq!((stands(&task), &task["label"]), (("running", None), &json!("review")));
     let longest = "é".repeat(2_048);
     assert_eq!(patch(&gateway, &path, &json!({"detail": longest}))["detail"], longest);

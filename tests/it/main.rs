@@ -30,6 +30,7 @@ mod load;
 mod main_job;
 mod metrics;
 mod mux;
+mod openapi;
 mod output;
 mod pwsh;
 mod raw_requests;

@@ -83,6 +83,9 @@ fn an_agent_sees_every_session_and_a_page_cannot() {
     while frame(&mut host) != json!({"type": "host/session-removed", "sessionId": "a"}) {}
     let mut later = gateway.stream("/mux", &[("last-event-id", "1764531014123")]);
     assert_eq!(frame(&mut later), json!({"type": "baseline", "sessions": {"b": gateway.list("b")}}));
+    // Where there is only a stream, it goes to whoever would take it, though they would rather have JSON.
+    let mut less = gateway.stream("/mux", &[("accept", "application/json, text/event-stream;q=0.5")]);
+    assert_eq!(frame(&mut less)["type"], "baseline");
 
     let answer = |path| http::over_tcp(gateway.address, &http::request("GET", path, &[], ""));
     assert_eq!(answer("/mux").problem(422)["field"], "session");

@@ -194,8 +194,10 @@ fn silence_is_broken_by_a_comment_or_by_an_event_with_the_servers_clock() {
     });
     let (first, last) = (beats.next().unwrap(), beats.last().unwrap());
     assert!(first > 1_700_000_000_000 && last >= first + 500, "{first} {last}");
-    let bad = over_tcp(gateway.address, &request("GET", "/sessions/demo/tasks?heartbeat=loud", &[], ""));
-    assert_eq!(bad.problem(422)["field"], "heartbeat");
+    for accept in ["text/event-stream", "application/json"] {
+        let loud = request("GET", "/sessions/demo/tasks?heartbeat=loud", &[("accept", accept)], "");
+        assert_eq!(over_tcp(gateway.address, &loud).problem(422)["field"], "heartbeat");
+    }
 }
 
 #[test]

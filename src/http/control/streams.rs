@@ -23,7 +23,7 @@ impl Control {
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
             return Ok(None);
         }
-        let answer = match route::control(request.uri().path())? {
+        let answer = match route::control(request.uri().path())?.0 {
             ControlRoute::Tasks(Scope::Session(session)) => observe::tasks(&self.hub, session, request, Wanted::Json)?,
             ControlRoute::Done(scope) => negotiate::only_stream(request, || {
                 let notices = self.registry.notices(scope, negotiate::last_event_id(request.headers()));
@@ -45,6 +45,7 @@ impl Control {
             | ControlRoute::Kill(..)
             | ControlRoute::Output(..)
             | ControlRoute::Owner(_)
+            | ControlRoute::Document
             | ControlRoute::Terminals(..)
             | ControlRoute::Healthz
             | ControlRoute::Readyz => return Ok(None),

@@ -139,7 +139,7 @@ impl Start {
         let env = env.unwrap_or_default();
         check_variables(&env)?;
         let label = label.map_or_else(|| Label::from_command(&command), Ok);
-        let label = label.map_err(|_| Problem::field("command", "a command has something to run in it"))?;
+        let label = label.map_err(|error| Problem::field("command", error.to_string()))?;
         Ok((NewTask { kind, label }, Work::Here(shell, ShellCommand { command, cwd, env })))
     }
 }
@@ -147,6 +147,9 @@ impl Start {
 pub(super) fn check_command(command: &str) -> Result<(), Problem> {
     if command.contains('\0') {
         return Err(Problem::field("command", "a command has no NUL character"));
+    }
+    if command.trim().is_empty() {
+        return Err(Problem::field("command", "a command has something to run in it"));
     }
     Ok(())
 }

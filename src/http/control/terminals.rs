@@ -44,23 +44,20 @@ impl Control {
         &self,
         session: &SessionId,
         route: TerminalRoute,
-        method: &Method,
+        allow: &'static str,
         request: Request<Incoming>,
     ) -> Result<Whole, Problem> {
-        let not_allowed = |allow| Err(Problem::MethodNotAllowed { allow });
-        match (route, method) {
+        match (route, request.method()) {
             (TerminalRoute::All, &Method::GET) => Ok(as_json(StatusCode::OK, &self.terminals.list(session))),
             (TerminalRoute::All, &Method::POST) => self.open_terminal(session, request).await,
-            (TerminalRoute::All, _) => not_allowed("GET, POST"),
             (TerminalRoute::One(id), &Method::GET) => Ok(as_json(StatusCode::OK, &self.terminals.get(session, id)?)),
             (TerminalRoute::One(id), &Method::DELETE) => self.close_terminal(session, id).await,
-            (TerminalRoute::One(_), _) => not_allowed("GET, DELETE"),
             (TerminalRoute::Send(id), &Method::POST) => self.send(session, id, request).await,
             (TerminalRoute::Resize(id), &Method::POST) => {
                 let size: Size = body::json(request, self.request_timeout).await?;
                 Ok(as_json(StatusCode::OK, &self.terminals.resize(session, id, size)?))
             }
-            (TerminalRoute::Send(_) | TerminalRoute::Resize(_), _) => not_allowed("POST"),
+            (_, _) => Err(Problem::MethodNotAllowed { allow }),
         }
     }
 
@@ -94,9 +91,6 @@ impl Open {
         let Self { command, cwd, env, rows, cols } = self;
         if let Some(command) = &command {
             check_command(command)?;
-            if command.trim().is_empty() {
-                return Err(Problem::field("command", "a command has something to run in it"));
-            }
         }
         check_variables(&env)?;
         let Size { rows: usual_rows, cols: usual_cols } = Size::DEFAULT;

@@ -13,6 +13,7 @@ use crate::{
     id::TaskId,
     registry::{StopReason, TaskHandle},
     task::{End, Outcome},
+    whole::Whole,
 };
 
 /// How long past a lease's end the gateway listens. After it was stopped or starved, it finds the
@@ -21,7 +22,7 @@ pub(super) const LAST_CALL: Duration = Duration::from_millis(250);
 
 /// How long a producer may say nothing: 1 s to 24 h.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "u64")]
+#[serde(try_from = "Whole")]
 pub struct Lease(Duration);
 
 impl Lease {
@@ -38,9 +39,9 @@ impl Lease {
     }
 }
 
-impl TryFrom<u64> for Lease {
+impl TryFrom<Whole> for Lease {
     type Error = InvalidLease;
-    fn try_from(millis: u64) -> Result<Self, InvalidLease> {
+    fn try_from(Whole(millis): Whole) -> Result<Self, InvalidLease> {
         Self::from_millis(millis)
     }
 }

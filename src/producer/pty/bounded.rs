@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::whole::Whole;
+
 /// A whole number from `MIN` to `MAX`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "u64", into = "u64")]
+#[serde(try_from = "Whole", into = "u64")]
 pub struct Bounded<const MIN: u64, const MAX: u64>(u64);
 
 /// Why a number is not a [`Bounded`] one.
@@ -23,6 +25,13 @@ impl<const MIN: u64, const MAX: u64> TryFrom<u64> for Bounded<MIN, MAX> {
     fn try_from(number: u64) -> Result<Self, OutOfBounds> {
         let fits = (MIN..=MAX).contains(&number);
         if fits { Ok(Self(number)) } else { Err(OutOfBounds { number, min: MIN, max: MAX }) }
+    }
+}
+
+impl<const MIN: u64, const MAX: u64> TryFrom<Whole> for Bounded<MIN, MAX> {
+    type Error = OutOfBounds;
+    fn try_from(Whole(number): Whole) -> Result<Self, OutOfBounds> {
+        number.try_into()
     }
 }
 

@@ -130,3 +130,17 @@ pub(crate) fn read_to_end(socket: &mut impl Read) -> Answer {
     assert!(rest.is_empty(), "bytes behind the answer: {rest:?}");
     answer
 }
+
+/// Like [`read_to_end`], of the answer to that method: one to `HEAD` has no body, whatever its
+/// headers say of one (RFC 9112 §6.3).
+pub(crate) fn read_to_end_of(method: &str, socket: &mut impl Read) -> Answer {
+    if method != "HEAD" {
+        return read_to_end(socket);
+    }
+    let mut head = String::new();
+    socket.read_to_string(&mut head).unwrap();
+    assert!(head.ends_with("\r\n\r\n"), "bytes behind the head: {head}");
+    let without_body = |line: &&str| !line.starts_with("content-length:") && !line.starts_with("transfer-encoding:");
+    let head: Vec<_> = head.split("\r\n").filter(without_body).collect();
+    Answer::parse(head.join("\r\n").as_bytes()).0
+}

@@ -2,6 +2,7 @@
 
 pub(crate) mod counter;
 pub(crate) mod http;
+pub(crate) mod openapi;
 pub(crate) mod raw;
 pub(crate) mod sse;
 pub(crate) mod terminal;
