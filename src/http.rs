@@ -5,10 +5,14 @@ pub(crate) mod control;
 pub(crate) mod gate;
 pub(crate) mod handoff;
 pub(crate) mod host;
+pub(crate) mod metrics;
+pub(crate) mod negotiate;
 pub(crate) mod observe;
 pub(crate) mod problem;
 pub(crate) mod route;
 pub(crate) mod service;
+pub(crate) mod socket;
+pub(crate) mod source;
 pub(crate) mod stream;
 pub(crate) mod stream_body;
 

@@ -7,12 +7,17 @@
 //! - A subscriber that is late skips what it missed, and always comes to the newest list.
 //! - Without a registry there are no tasks: streams stay silent but for signs of life.
 //!
-//! Never here: sockets and HTTP, and anything of the registry but list and change feed.
+//! Never here: sockets and HTTP, and anything of the registry but list and change feeds.
+
+mod mux;
 
 use std::{
     collections::HashMap,
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -22,6 +27,8 @@ use tokio::{
     time::{Instant, MissedTickBehavior, interval},
 };
 
+use self::mux::Inboxes;
+pub(crate) use self::mux::{MAX_SESSIONS, Mux, MuxNews};
 use crate::{
     clock::{Clock, UnixMillis},
     id::SessionId,
@@ -32,7 +39,7 @@ use crate::{
 /// Where streams come from.
 pub struct Hub {
     shared: Arc<Shared>,
-    _feed: Option<ListenerGuard>,
+    _feeds: Option<[ListenerGuard; 2]>,
 }
 
 struct Shared {
@@ -40,6 +47,10 @@ struct Shared {
     clock: Clock,
     heartbeat: Duration,
     slots: Mutex<HashMap<SessionId, Watched>>,
+    /// A sign of life for all that has no slot of its own, at every heartbeat.
+    beats: watch::Sender<UnixMillis>,
+    /// Lists encoded.
+    encoded: AtomicU64,
 }
 
 /// A slot, and how many subscribe to it: counted under the lock by which slots come and go.
@@ -53,6 +64,8 @@ struct Slot {
     session: SessionId,
     pulse: watch::Sender<Pulse>,
     newest: Mutex<Newest>,
+    /// Those who watch this session among others.
+    inboxes: Inboxes,
 }
 
 /// What has happened in a slot, in numbers that only grow.
@@ -109,6 +122,11 @@ impl Frame {
         self.stamp
     }
 
+    /// The list as JSON.
+    pub(crate) fn json(&self) -> &[u8] {
+        &self.json
+    }
+
     /// The event framed as one chunk, for HTTP/1.1.
     pub(crate) fn chunk(&self) -> Bytes {
         self.chunk.clone()
@@ -139,17 +157,30 @@ impl Hub {
     /// A hub of that registry's lists, or of none; `heartbeat` is how long a stream stays silent.
     #[must_use]
     pub fn new(observer: Option<TaskObserver>, clock: Clock, heartbeat: Duration) -> Self {
-        let shared = Arc::new(Shared { observer, clock, heartbeat, slots: Mutex::default() });
-        let feed = shared.observer.as_ref().map(|observer| {
-            // Weak: the registry keeps this listener, and the hub keeps the registry.
-            let hub = Arc::downgrade(&shared);
-            observer.on_tasks_changed(move |owner| {
+        let shared = Arc::new(Shared {
+            beats: watch::Sender::new(clock.now()),
+            observer,
+            clock,
+            heartbeat,
+            slots: Mutex::default(),
+            encoded: AtomicU64::new(0),
+        });
+        let feeds = shared.observer.as_ref().map(|observer| {
+            // Weak: the registry keeps these listeners, and the hub keeps the registry.
+            let (hub, same_hub) = (Arc::downgrade(&shared), Arc::downgrade(&shared));
+            let changed = observer.on_tasks_changed(move |owner| {
                 if let Some(hub) = hub.upgrade() {
                     hub.changed(owner);
                 }
-            })
+            });
+            let removed = observer.on_session_removed(move |session| {
+                if let Some(hub) = same_hub.upgrade() {
+                    hub.removed(session);
+                }
+            });
+            [changed, removed]
         });
-        Self { shared, _feed: feed }
+        Self { shared, _feeds: feeds }
     }
 
     /// Subscribes to a session's list, known or not.
@@ -171,6 +202,17 @@ impl Hub {
         self.shared.list(session)
     }
 
+    /// Signs of life, one each heartbeat, for a stream of other things than one session's list.
+    pub(crate) fn beats(&self) -> Beats {
+        Beats { clock: self.shared.clock.clone(), beats: self.shared.beats.subscribe() }
+    }
+
+    /// How many lists were encoded so far.
+    #[must_use]
+    pub fn encoded(&self) -> u64 {
+        self.shared.encoded.load(Ordering::Relaxed)
+    }
+
     /// How many sessions are watched.
     #[must_use]
     pub fn watched(&self) -> usize {
@@ -181,8 +223,13 @@ impl Hub {
     pub async fn beat(&self) -> std::convert::Infallible {
         let mut tick = interval((self.shared.heartbeat / 15).max(Duration::from_millis(1)));
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut beat_at = Instant::now() + self.shared.heartbeat;
         loop {
             let now = tick.tick().await;
+            if now >= beat_at {
+                beat_at = now + self.shared.heartbeat;
+                self.shared.beats.send_replace(self.shared.clock.now());
+            }
             let slots: Vec<_> = lock(&self.shared.slots).values().map(Watched::slot).collect();
             for slot in slots {
                 slot.beat_if_silent(now, self.shared.heartbeat, self.shared.clock.now());
@@ -207,7 +254,17 @@ impl Shared {
         };
         drop(slots);
         for slot in touched {
-            slot.pulse.send_modify(|pulse| pulse.revision += 1);
+            slot.touch();
+            slot.inboxes.changed();
+        }
+    }
+
+    fn removed(&self, session: &SessionId) {
+        let slot = lock(&self.slots).get(session).map(Watched::slot);
+        if let Some(slot) = slot {
+            // First of all: whoever learns of the removal reads the list anew.
+            slot.touch();
+            slot.inboxes.removed();
         }
     }
 
@@ -232,7 +289,16 @@ impl Slot {
             frame: Frame::new(0, Bytes::from_static(b"[]"), UnixMillis(0)),
             spoke: Instant::now(),
         };
-        Self { session, pulse: watch::Sender::new(Pulse::default()), newest: Mutex::new(newest) }
+        Self {
+            session,
+            pulse: watch::Sender::new(Pulse::default()),
+            newest: Mutex::new(newest),
+            inboxes: Inboxes::default(),
+        }
+    }
+
+    fn touch(&self) {
+        self.pulse.send_modify(|pulse| pulse.revision += 1);
     }
 
     /// The list as of `revision` or later. Read after the revision was taken, so a change that
@@ -243,6 +309,7 @@ impl Slot {
             let json = hub.list(&self.session);
             if json != newest.frame.json {
                 newest.frame = Frame::new(newest.frame.version + 1, json, hub.clock.now());
+                hub.encoded.fetch_add(1, Ordering::Relaxed);
                 newest.spoke = Instant::now();
             }
             newest.revision = Some(revision);
@@ -300,6 +367,18 @@ impl Subscription {
         (frame.version != known).then_some(frame)
     }
 
+    /// The list as it is now, if it is another one than this subscriber had last.
+    fn newer(&mut self) -> Option<Frame> {
+        let before = self.version;
+        let frame = self.baseline();
+        (frame.version != before).then_some(frame)
+    }
+
+    /// Takes it that the subscriber has no rows any more.
+    fn forget(&mut self) {
+        self.version = 0;
+    }
+
     /// The next news. Safe to drop: what was not returned is not lost.
     pub(crate) async fn next(&mut self) -> News {
         loop {
@@ -320,6 +399,28 @@ impl Subscription {
                 return News::Beat(at);
             }
         }
+    }
+}
+
+/// See [`Hub::beats`].
+pub(crate) struct Beats {
+    clock: Clock,
+    beats: watch::Receiver<UnixMillis>,
+}
+
+impl Beats {
+    /// The server's clock.
+    pub(crate) fn now(&self) -> UnixMillis {
+        self.clock.now()
+    }
+
+    /// The next sign of life: the server's clock then. Safe to drop.
+    pub(crate) async fn next(&mut self) -> UnixMillis {
+        if self.beats.changed().await.is_err() {
+            // The hub is gone, and nothing beats any more.
+            std::future::pending::<()>().await;
+        }
+        *self.beats.borrow_and_update()
     }
 }
 

@@ -147,17 +147,22 @@
 //! | 0 | `token` | the secret that opens the control API over TCP |
 //! | 0 | [`clock`] | the one clock, which never goes back |
 //! | 0 | [`shutdown`] | a one-way signal |
+//! | 0 | `traffic` | what is connected and what was sent, in numbers |
 //! | 1 | [`config`] | settings and limits, with the reason for each default |
 //! | 1 | `sse` | SSE frames as bytes |
 //! | 1 | `task` | the record, its legal changes, the wire |
 //! | 1 | `output` | one task's output log |
 //! | 1 | [`spill`] | whole outputs, in files |
+//! | 2 | `mux` | what a stream of many sessions says, as JSON |
 //! | 2 | `registry` | the truth, and who is told of it |
 //! | 3 | [`producer`] | who makes tasks |
 //! | 3 | [`hub`] | one slot for each watched session |
+//! | 3 | `overview` | every open session at once, for the control API |
 //! | 4 | `http::{problem, route, body, host}` | errors as answers, paths as values, bodies of bounded size, names |
-//! | 5 | `http::{stream, handoff, stream_body}` | streams, after hyper or within it |
-//! | 5 | `http::{observe, control, gate, service}` | the two sides' routes, and who is let in |
+//! | 4 | `http::socket` | the sockets that a stream can be written to |
+//! | 5 | `http::{source, stream, handoff, stream_body}` | what a stream says, after hyper or within it |
+//! | 5 | `http::{negotiate, observe, control, metrics}` | the two sides' routes |
+//! | 5 | `http::{gate, service}` | who is let in, and the two sides for somebody's own server |
 //! | 6 | [`server`] | listeners, connections, drain |
 //! | 7 | `embed` | a gateway inside another program |
 //!
@@ -180,7 +185,9 @@ mod embed;
 mod http;
 pub mod hub;
 mod id;
+mod mux;
 mod output;
+mod overview;
 pub mod producer;
 mod registry;
 pub mod server;
@@ -189,15 +196,16 @@ pub mod spill;
 mod sse;
 mod task;
 mod token;
+mod traffic;
 
 pub use self::{
     address::{ControlAddress, HostName, InvalidControlAddress, InvalidHostName},
     embed::{Builder, Mounted, Tasklight},
     id::{InvalidKind, InvalidSessionId, InvalidTaskId, Kind, Scope, SessionId, TaskId},
     registry::{
-        AccessError, Disposal, DoneTask, Finished, Kill, KillError, LaunchError, Launched, ListenerGuard, NewTask,
-        Owner, Producer, Reading, Registry, StartError, Stop, StopError, StopReason, TaskHandle, TaskObserver,
-        TaskWriter, Update,
+        AccessError, ByEnd, ByStatus, Census, Disposal, DoneTask, Finished, InvalidNoticeId, Kill, KillError,
+        LaunchError, Launched, ListenerGuard, NewTask, Notice, NoticeId, Notices, Owner, Producer, Reading, Registry,
+        StartError, Stop, StopError, StopReason, TaskHandle, TaskObserver, TaskWriter, Update,
     },
     task::{Detail, End, InvalidDetail, InvalidLabel, Label, Outcome, Status, TaskView},
     token::{InvalidToken, SecretToken, TokenFileError},

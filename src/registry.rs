@@ -10,8 +10,10 @@
 //!
 //! Never here: sockets, processes, encoding. A restart begins with an empty registry.
 
+mod census;
 mod handle;
 mod listeners;
+mod notices;
 mod observer;
 mod producer;
 mod state;
@@ -25,17 +27,19 @@ use std::{
 
 use tokio::time::timeout_at;
 
+pub use self::{
+    census::{ByEnd, ByStatus, Census},
+    handle::{TaskHandle, TaskWriter},
+    listeners::ListenerGuard,
+    notices::{InvalidNoticeId, Notice, NoticeId, Notices},
+    observer::TaskObserver,
+    producer::{LaunchError, Launched, Producer, Stop, StopError, StopReason},
+    update::{Finished, Update},
+};
 use self::{
     handle::TaskOutput,
     listeners::Listeners,
     state::{Entry, Generation, Refused, Settled, State},
-};
-pub use self::{
-    handle::{TaskHandle, TaskWriter},
-    listeners::ListenerGuard,
-    observer::TaskObserver,
-    producer::{LaunchError, Launched, Producer, Stop, StopError, StopReason},
-    update::{Finished, Update},
 };
 use crate::{
     clock::Clock,
@@ -61,6 +65,7 @@ struct Shared {
     state: Mutex<State>,
     changed: Listeners<Scope>,
     done: Listeners<DoneTask>,
+    removed: Listeners<SessionId>,
 }
 
 /// What a new task is called.
@@ -181,6 +186,7 @@ impl Registry {
                 state: Mutex::default(),
                 changed: Listeners::new("tasks changed"),
                 done: Listeners::new("task done"),
+                removed: Listeners::new("session removed"),
             }),
         }
     }
@@ -231,6 +237,19 @@ impl Registry {
     #[must_use]
     pub fn list(&self, caller: &Scope) -> Vec<TaskView> {
         lock(&self.shared.state).list(caller.session())
+    }
+
+    /// Every open session. Who serves browsers cannot ask this: no [`TaskObserver`] can.
+    #[must_use]
+    pub fn sessions(&self) -> Vec<SessionId> {
+        lock(&self.shared.state).sessions()
+    }
+
+    /// Like [`Registry::list`], but none where the session is not open.
+    #[must_use]
+    pub fn list_open(&self, session: &SessionId) -> Option<Vec<TaskView>> {
+        let state = lock(&self.shared.state);
+        state.is_open(session).then(|| state.list(Some(session)))
     }
 
     /// One task.
@@ -323,6 +342,11 @@ impl Registry {
     /// See [`TaskObserver::on_tasks_changed`].
     pub fn on_tasks_changed(&self, listener: impl Fn(Option<&SessionId>) + Send + Sync + 'static) -> ListenerGuard {
         self.observer().on_tasks_changed(listener)
+    }
+
+    /// See [`TaskObserver::on_session_removed`].
+    pub fn on_session_removed(&self, listener: impl Fn(&SessionId) + Send + Sync + 'static) -> ListenerGuard {
+        self.observer().on_session_removed(listener)
     }
 
     /// Calls `listener` with each task's last record, once, after the change feed told of it.
@@ -513,6 +537,7 @@ impl Drop for Removal<'_> {
         if removed.is_some() {
             drop(removed);
             tracing::info!(session = %self.session, "disposed");
+            self.shared.removed.notify(self.session);
             self.shared.changed.notify(&Scope::Session(self.session.clone()));
         }
     }

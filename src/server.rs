@@ -23,10 +23,9 @@ use std::{
 };
 
 use hyper::{Request, body::Incoming, server::conn::http1, service::service_fn};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioTimer;
 use socket2::SockRef;
 use tokio::{
-    io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpSocket, TcpStream},
     time::{Instant, sleep, timeout_at},
 };
@@ -41,15 +40,17 @@ use crate::{
         Whole,
         control::Control,
         gate::Gate,
-        handoff::Handoff,
+        handoff::{Answer, Handoff},
         host::Hosts,
-        observe::{self, Answer},
+        observe,
+        socket::Socket,
         stream,
     },
     hub::Hub,
     registry::Registry,
     shutdown::{Phase, Shutdown, ShutdownTrigger},
     spill::{SpillError, SpillFolder},
+    traffic::{Open, Traffic},
 };
 
 /// Connections that wait to be accepted. The usual 128 drops connects when all clients come back
@@ -192,8 +193,12 @@ impl Server {
         let accept_browsers = accept(
             |cx| browsers.poll_accept(cx),
             |(socket, _)| {
-                let (hub, hosts) = (Arc::clone(&services.hub), Arc::clone(&hosts));
-                connections.spawn(browser(http.clone(), socket, hub, hosts, shutdown.clone()));
+                let window = Window {
+                    hub: Arc::clone(&services.hub),
+                    traffic: Arc::clone(&services.traffic),
+                    hosts: Arc::clone(&hosts),
+                };
+                connections.spawn(browser(http.clone(), socket, window, shutdown.clone()));
             },
         );
         let accept_control = accept(
@@ -286,17 +291,67 @@ async fn accept<S>(
     }
 }
 
-/// One connection of a browser: requests and answers by hyper, until one asks for a stream.
-async fn browser(http: http1::Builder, socket: TcpStream, hub: Arc<Hub>, hosts: Arc<Hosts>, mut shutdown: Shutdown) {
+/// What a connection of a browser leads to.
+struct Window {
+    hub: Arc<Hub>,
+    traffic: Arc<Traffic>,
+    hosts: Arc<Hosts>,
+}
+
+impl Window {
+    fn answer(&self, request: &Request<Incoming>) -> Answer {
+        match self.hosts.check(request) {
+            Ok(()) => observe::answer(&self.hub, request),
+            Err(problem) => Whole::from(problem).into(),
+        }
+    }
+}
+
+/// One connection of a browser.
+async fn browser(http: http1::Builder, socket: TcpStream, window: Window, shutdown: Shutdown) {
+    let _counted = window.traffic.count(Open::Browsers);
+    let answer = |request: Request<Incoming>| std::future::ready(window.answer(&request));
+    connection(http, socket, answer, &window.traffic, shutdown).await;
+}
+
+/// What a connection to the control API leads to.
+struct Door {
+    control: Arc<Control>,
+    gate: Arc<Gate>,
+    /// None on a Unix socket, whose peers have no address.
+    peer: Option<SocketAddr>,
+}
+
+impl Door {
+    async fn answer(&self, request: Request<Incoming>) -> Answer {
+        match self.gate.admit(&request, self.peer).await {
+            Ok(()) => self.control.answer(request).await,
+            Err(problem) => Whole::from(problem).into(),
+        }
+    }
+}
+
+/// One connection of a producer or an agent.
+async fn producer(http: http1::Builder, socket: impl Socket, door: Door, shutdown: Shutdown) {
+    let traffic = &door.control.traffic;
+    let _counted = traffic.count(Open::Control);
+    connection(http, socket, |request| door.answer(request), traffic, shutdown).await;
+}
+
+/// One connection: requests and answers by hyper, until one asks for a stream.
+async fn connection<A: Future<Output = Answer>>(
+    http: http1::Builder,
+    socket: impl Socket,
+    answer: impl Fn(Request<Incoming>) -> A,
+    traffic: &Arc<Traffic>,
+    mut shutdown: Shutdown,
+) {
     let handoff = Handoff::default();
-    let service = service_fn(|request: Request<Incoming>| {
-        let answer = match hosts.check(&request) {
-            Ok(()) => observe::answer(&hub, &request),
-            Err(problem) => Answer::Whole(problem.into()),
-        };
+    let service = service_fn(|request| {
+        let answer = answer(request);
         let handoff = &handoff;
         async move {
-            match answer {
+            match answer.await {
                 Answer::Whole(answer) => Ok::<_, std::convert::Infallible>(answer),
                 Answer::Stream(plan) => {
                     handoff.offer(plan);
@@ -306,7 +361,7 @@ async fn browser(http: http1::Builder, socket: TcpStream, hub: Arc<Hub>, hosts: 
             }
         }
     });
-    let mut connection = http.serve_connection(handoff.socket(socket), service);
+    let mut connection = http.serve_connection(handoff.watch(socket), service);
     let mut ending = false;
     let plan = loop {
         let polled = std::future::poll_fn(|cx| {
@@ -328,43 +383,8 @@ async fn browser(http: http1::Builder, socket: TcpStream, hub: Arc<Hub>, hosts: 
             }
         }
     };
-    let socket = connection.into_parts().io.into_stream();
-    stream::run(socket, plan, shutdown).await;
-}
-
-/// What a connection to the control API leads to.
-struct Door {
-    control: Arc<Control>,
-    gate: Arc<Gate>,
-    /// None on a Unix socket, whose peers have no address.
-    peer: Option<SocketAddr>,
-}
-
-impl Door {
-    async fn answer(&self, request: Request<Incoming>) -> Whole {
-        match self.gate.admit(&request, self.peer).await {
-            Ok(()) => self.control.answer(request).await,
-            Err(problem) => problem.into(),
-        }
-    }
-}
-
-/// One connection of a producer or an agent.
-async fn producer<S>(http: http1::Builder, socket: S, door: Door, mut shutdown: Shutdown)
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send,
-{
-    let service = service_fn(|request| {
-        let door = &door;
-        async move { Ok::<_, std::convert::Infallible>(door.answer(request).await) }
-    });
-    let mut connection = pin!(http.serve_connection(TokioIo::new(socket), service));
-    tokio::select! {
-        end = &mut connection => return log(end),
-        () = shutdown.reached(Phase::Ending) => {}
-    }
-    connection.as_mut().graceful_shutdown();
-    log(connection.await);
+    let socket = connection.into_parts().io.into_socket();
+    stream::run(socket, plan, traffic, shutdown).await;
 }
 
 fn log(end: hyper::Result<()>) {

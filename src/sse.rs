@@ -47,18 +47,21 @@ impl Formatter for OneLine {
 
 /// What a frame's `id:` field says (§9.2.6: a reader sends the last one back when it reconnects).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum EventId {
+pub(crate) enum EventId<'a> {
     /// The server's clock when the frame was made.
     Stamp(UnixMillis),
+    /// One that means something to the server alone.
+    Opaque(&'a str),
     /// An empty id: the reader forgets the last one, and sends none when it reconnects.
     Reset,
 }
 
 /// One unnamed event, ready for a socket: `data` is one line of JSON.
-pub(crate) fn event(id: EventId, data: &[u8]) -> BytesMut {
+pub(crate) fn event(id: EventId<'_>, data: &[u8]) -> BytesMut {
     let mut frame = BytesMut::with_capacity(data.len() + 32);
     match id {
         EventId::Stamp(at) => frame.extend_from_slice(format!("id: {at}\ndata: ").as_bytes()),
+        EventId::Opaque(id) => frame.extend_from_slice(format!("id: {id}\ndata: ").as_bytes()),
         EventId::Reset => frame.extend_from_slice(b"id:\ndata: "),
     }
     frame.extend_from_slice(data);
@@ -70,6 +73,11 @@ pub(crate) fn event(id: EventId, data: &[u8]) -> BytesMut {
 pub(crate) fn comment(text: &str) -> String {
     debug_assert!(!text.contains(['\r', '\n']), "a comment is one line");
     format!(": {text}\n\n")
+}
+
+/// An id without an event (§9.2.6, dispatch: the last id is set first, and no data is no event).
+pub(crate) fn position(id: &str) -> String {
+    format!("id: {id}\n\n")
 }
 
 /// How long a reader waits before it connects again, in milliseconds.

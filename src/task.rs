@@ -293,8 +293,28 @@ pub(crate) struct Task {
     state: State,
     /// How it gets on while it is live, if its producer said so.
     progress: Option<Arc<str>>,
-    /// Whether the model has been told how it ended: once it has, no notice is owed.
-    reported: bool,
+    told: Told,
+}
+
+/// Whether the model has been told how the task ended: once it has, no notice is owed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Told {
+    /// It has not. A notice may have been sent and not have come through.
+    No(Option<Delivery>),
+    /// By this notice, as far as anybody knows.
+    ByNotice(Delivery),
+    /// For certain.
+    Yes,
+}
+
+/// One notice, sent to one reader.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Delivery {
+    pub(crate) reader: u64,
+    /// Which of the reader's visits: a later one has a higher number.
+    pub(crate) visit: u64,
+    /// Counts notices: of two, the later one has the higher number.
+    pub(crate) number: u64,
 }
 
 #[derive(Debug)]
@@ -310,7 +330,7 @@ pub(crate) struct Ended;
 
 impl Task {
     pub(crate) fn new(id: TaskId, label: Label, now: UnixMillis) -> Self {
-        Self { id, label, started_at: now, state: State::Running, progress: None, reported: false }
+        Self { id, label, started_at: now, state: State::Running, progress: None, told: Told::No(None) }
     }
 
     pub(crate) fn id(&self) -> &TaskId {
@@ -358,31 +378,67 @@ impl Task {
     }
 
     pub(crate) fn reported(&self) -> bool {
-        self.reported
+        match self.told {
+            Told::No(_) => false,
+            Told::ByNotice(_) | Told::Yes => true,
+        }
     }
 
     pub(crate) fn mark_reported(&mut self) {
-        self.reported = true;
+        self.told = Told::Yes;
+    }
+
+    /// Marks the end as told by a notice, until more is known of it.
+    pub(crate) fn mark_noticed(&mut self, by: Delivery) {
+        self.told = Told::ByNotice(by);
+    }
+
+    /// The last notice that was sent, unless the model is known to have been told.
+    pub(crate) fn notice(&self) -> Option<Delivery> {
+        match self.told {
+            Told::No(notice) => notice,
+            Told::ByNotice(notice) => Some(notice),
+            Told::Yes => None,
+        }
+    }
+
+    /// The notice that was sent may not have come through: one is owed again.
+    pub(crate) fn owe_again(&mut self) {
+        if let Told::ByNotice(lost) = self.told {
+            self.told = Told::No(Some(lost));
+        }
+    }
+
+    /// The notice that was sent did not come through, for certain: as if none had been sent.
+    pub(crate) fn take_notice_back(&mut self) {
+        match self.told {
+            Told::No(_) | Told::ByNotice(_) => self.told = Told::No(None),
+            Told::Yes => {}
+        }
+    }
+
+    pub(crate) fn status(&self) -> Status {
+        match &self.state {
+            State::Running => Status::Running,
+            State::Stopping => Status::Stopping,
+            State::Ended { outcome, .. } => match outcome.end {
+                End::Completed => Status::Completed,
+                End::Killed => Status::Killed,
+                End::Failed => Status::Failed,
+            },
+        }
     }
 
     pub(crate) fn view(&self) -> TaskView {
-        let (status, detail, finished_at) = match &self.state {
-            State::Running => (Status::Running, self.progress.clone(), None),
-            State::Stopping => (Status::Stopping, self.progress.clone(), None),
-            State::Ended { outcome, at } => {
-                let status = match outcome.end {
-                    End::Completed => Status::Completed,
-                    End::Killed => Status::Killed,
-                    End::Failed => Status::Failed,
-                };
-                (status, outcome.detail.clone(), Some(*at))
-            }
+        let (detail, finished_at) = match &self.state {
+            State::Running | State::Stopping => (self.progress.clone(), None),
+            State::Ended { outcome, at } => (outcome.detail.clone(), Some(*at)),
         };
         TaskView {
             id: self.id.clone(),
             kind: self.id.kind().clone(),
             label: self.label.clone(),
-            status,
+            status: self.status(),
             detail,
             started_at: self.started_at,
             finished_at,

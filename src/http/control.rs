@@ -1,25 +1,30 @@
 //! The producers' and agents' routes. They can run commands, so they are never reached by a page:
-//! only by a Unix socket that nobody but its owner can open.
+//! only by a Unix socket that nobody but its owner can open, or with a token.
 
+mod streams;
 mod tasks;
 
-use std::{borrow::Cow, time::Duration};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use hyper::{Method, Request, StatusCode, body::Incoming};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Whole, body, json,
+    Whole, body,
+    handoff::Answer,
+    json,
     problem::Problem,
     route::{self, ControlRoute},
 };
 use crate::{
+    hub::Hub,
     id::{Scope, SessionId, TaskId},
     producer::{external::Externals, shell::Shells},
     registry::{Kill, Reading, Registry},
     shutdown::{Phase, Shutdown},
     spill::Extent,
     task::TaskView,
+    traffic::Traffic,
 };
 
 /// The longest that a read is held.
@@ -32,6 +37,8 @@ const DISPOSAL_MARGIN: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(crate) struct Control {
     pub(crate) registry: Registry,
+    pub(crate) hub: Arc<Hub>,
+    pub(crate) traffic: Arc<Traffic>,
     pub(crate) shells: Shells,
     pub(crate) externals: Externals,
     pub(crate) shutdown: Shutdown,
@@ -53,8 +60,12 @@ struct Output<'a> {
 
 impl Control {
     /// Answers one request.
-    pub(crate) async fn answer(&self, request: Request<Incoming>) -> Whole {
-        self.route(request).await.unwrap_or_else(Whole::from)
+    pub(crate) async fn answer(&self, request: Request<Incoming>) -> Answer {
+        match self.observed(&request) {
+            Ok(Some(answer)) => answer,
+            Ok(None) => self.route(request).await.unwrap_or_else(Whole::from).into(),
+            Err(problem) => Whole::from(problem).into(),
+        }
     }
 
     async fn route(&self, request: Request<Incoming>) -> Result<Whole, Problem> {
@@ -62,8 +73,12 @@ impl Control {
         let method = request.method().clone();
         let not_allowed = |allow| Err(Problem::MethodNotAllowed { allow });
         match (route, method) {
-            (ControlRoute::Tasks(scope), Method::GET) => Ok(as_json(StatusCode::OK, &self.registry.list(&scope))),
+            (ControlRoute::Tasks(scope), Method::GET | Method::HEAD) => {
+                Ok(as_json(StatusCode::OK, &self.registry.list(&scope)))
+            }
             (ControlRoute::Tasks(scope), Method::POST) => self.start(&scope, request).await,
+            (ControlRoute::Tasks(_), _) => not_allowed("GET, HEAD, POST"),
+            (ControlRoute::Done(_) | ControlRoute::Mux | ControlRoute::Metrics, _) => not_allowed("GET, HEAD"),
             (ControlRoute::Task(scope, id), Method::GET) => {
                 Ok(as_json(StatusCode::OK, &self.registry.get(&scope, &id)?))
             }
@@ -73,7 +88,7 @@ impl Control {
             (ControlRoute::Kill(..), _) => not_allowed("POST"),
             (ControlRoute::Output(scope, id), Method::GET) => self.output(&scope, &id, &request).await,
             (ControlRoute::Output(scope, id), Method::POST) => self.append(&scope, &id, request).await,
-            (ControlRoute::Tasks(_) | ControlRoute::Output(..), _) => not_allowed("GET, POST"),
+            (ControlRoute::Output(..), _) => not_allowed("GET, POST"),
             (ControlRoute::Owner(session), Method::DELETE) => Ok(self.dispose(&session).await),
             (ControlRoute::Owner(_), _) => not_allowed("DELETE"),
             (ControlRoute::Healthz, Method::GET) => Ok(plain("ok\n")),

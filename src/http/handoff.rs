@@ -5,7 +5,7 @@
 //! driver takes the socket back, and hyper is gone.
 //!
 //! Promise: no byte of an earlier answer is lost. The socket is taken only when hyper has written
-//! all it had: [`Socket`] remembers whether the last write was refused. Bytes that the client sent
+//! all it had: [`Watched`] remembers whether the last write was refused. Bytes that the client sent
 //! past the request are dropped, since a stream is a connection's last answer.
 
 use std::{
@@ -20,9 +20,22 @@ use std::{
 
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::rt::TokioIo;
-use tokio::net::TcpStream;
 
-use super::stream::StreamPlan;
+use super::{Whole, socket::Socket, stream::StreamPlan};
+
+/// What becomes of a request.
+pub(crate) enum Answer {
+    /// An answer by hyper, like any other.
+    Whole(Whole),
+    /// A stream: the connection leaves hyper.
+    Stream(StreamPlan),
+}
+
+impl From<Whole> for Answer {
+    fn from(answer: Whole) -> Self {
+        Self::Whole(answer)
+    }
+}
 
 /// What a connection's service and its driver share.
 #[derive(Clone, Default)]
@@ -49,8 +62,8 @@ impl Handoff {
     }
 
     /// The socket for hyper to use.
-    pub(crate) fn socket(&self, stream: TcpStream) -> Socket {
-        Socket { io: TokioIo::new(stream), handoff: self.clone() }
+    pub(crate) fn watch<S: Socket>(&self, socket: S) -> Watched<S> {
+        Watched { io: TokioIo::new(socket), handoff: self.clone() }
     }
 
     fn written<T>(&self, write: Poll<T>) -> Poll<T> {
@@ -62,24 +75,24 @@ impl Handoff {
 }
 
 /// A socket that remembers whether the last write was refused.
-pub(crate) struct Socket {
-    io: TokioIo<TcpStream>,
+pub(crate) struct Watched<S> {
+    io: TokioIo<S>,
     handoff: Handoff,
 }
 
-impl Socket {
-    pub(crate) fn into_stream(self) -> TcpStream {
+impl<S> Watched<S> {
+    pub(crate) fn into_socket(self) -> S {
         self.io.into_inner()
     }
 }
 
-impl Read for Socket {
+impl<S: Socket> Read for Watched<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.io).poll_read(cx, buf)
     }
 }
 
-impl Write for Socket {
+impl<S: Socket> Write for Watched<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let write = Pin::new(&mut self.io).poll_write(cx, buf);
         self.handoff.written(write)

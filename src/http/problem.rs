@@ -108,7 +108,7 @@ impl Problem {
             Self::NotAcceptable => (
                 StatusCode::NOT_ACCEPTABLE,
                 "not-acceptable",
-                "Accept text/event-stream for the live list, or application/json for the list once",
+                "Accept text/event-stream, or, for one session's list once, application/json",
             ),
             Self::NotJson => (
                 StatusCode::UNSUPPORTED_MEDIA_TYPE,

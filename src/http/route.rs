@@ -6,12 +6,16 @@
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
 use super::problem::Problem;
-use crate::id::{InvalidSessionId, Scope, SessionId, TaskId};
+use crate::{
+    hub::MAX_SESSIONS,
+    id::{InvalidSessionId, Scope, SessionId, TaskId},
+};
 
 /// What a browser may ask for.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ObserveRoute {
     Tasks(SessionId),
+    Mux,
 }
 
 /// What a producer or an agent may ask for.
@@ -21,7 +25,10 @@ pub(crate) enum ControlRoute {
     Task(Scope, TaskId),
     Kill(Scope, TaskId),
     Output(Scope, TaskId),
+    Done(Scope),
     Owner(SessionId),
+    Mux,
+    Metrics,
     Healthz,
     Readyz,
 }
@@ -31,6 +38,7 @@ pub(crate) fn observe(path: &str) -> Result<ObserveRoute, Problem> {
     let segments = Segments::of(path)?;
     match segments.as_strs().as_slice() {
         ["sessions", session, "tasks"] => Ok(ObserveRoute::Tasks(SessionId::new(session)?)),
+        ["mux"] => Ok(ObserveRoute::Mux),
         _ => Err(Problem::NoSuchPath),
     }
 }
@@ -42,6 +50,10 @@ pub(crate) fn control(path: &str) -> Result<ControlRoute, Problem> {
     let (scope, rest) = match segments.as_slice() {
         ["healthz"] => return Ok(ControlRoute::Healthz),
         ["readyz"] => return Ok(ControlRoute::Readyz),
+        ["metrics"] => return Ok(ControlRoute::Metrics),
+        ["mux"] => return Ok(ControlRoute::Mux),
+        ["done"] => return Ok(ControlRoute::Done(Scope::Unowned)),
+        ["sessions", session, "done"] => return Ok(ControlRoute::Done(Scope::Session(SessionId::new(session)?))),
         ["sessions", session] => return Ok(ControlRoute::Owner(SessionId::new(session)?)),
         ["sessions", session, "tasks", rest @ ..] => (Scope::Session(SessionId::new(session)?), rest),
         ["tasks", rest @ ..] => (Scope::Unowned, rest),
@@ -55,6 +67,29 @@ pub(crate) fn control(path: &str) -> Result<ControlRoute, Problem> {
         [id, "output"] => Ok(ControlRoute::Output(scope, task(id)?)),
         _ => Err(Problem::NoSuchPath),
     }
+}
+
+/// The sessions that a query names (`session=a&session=b`), each once, in their order.
+pub(crate) fn sessions(query: &str) -> Result<Vec<SessionId>, Problem> {
+    let mut sessions = Vec::new();
+    for pair in query.split('&') {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        if name != "session" {
+            continue;
+        }
+        // In a form's query a plus sign is a space (WHATWG URL, §5.1).
+        let value = value.replace('+', " ");
+        let name = percent_decode_str(&value).decode_utf8().map_err(|_| InvalidSessionId::NotUtf8)?;
+        let session = SessionId::new(&name)?;
+        if sessions.contains(&session) {
+            continue;
+        }
+        if sessions.len() == MAX_SESSIONS {
+            return Err(Problem::field("session", format!("at most {MAX_SESSIONS} on one connection")));
+        }
+        sessions.push(session);
+    }
+    Ok(sessions)
 }
 
 /// The control API's path of a scope's tasks; a task's own is this, `/` and its id.
@@ -103,6 +138,7 @@ mod tests {
     fn session(path: &str) -> Result<String, String> {
         match observe(path) {
             Ok(ObserveRoute::Tasks(session)) => Ok(session.to_string()),
+            Ok(other) => Err(format!("{other:?}")),
             Err(problem) => Err(format!("{problem:?}")),
         }
     }
@@ -126,6 +162,23 @@ mod tests {
         for bad in ["/", "/sessions", "/sessions/a", "/sessions/a/tasks/", "//sessions/a/tasks", "/x", "*", ""] {
             assert_eq!(session(bad).unwrap_err(), "NoSuchPath", "{bad}");
         }
+    }
+
+    #[test]
+    fn a_query_names_each_session_once_and_decoded_once() {
+        let named = |query| sessions(query).map(|names| names.iter().map(ToString::to_string).collect::<Vec<_>>());
+        assert_eq!(named("").unwrap(), [""; 0]);
+        assert_eq!(named("heartbeat=event&session=b&session=%61&session=b").unwrap(), ["b", "a"]);
+        assert_eq!(
+            named("session=a+b&session=a%2Bb&session=%2561&session=%E6%9E%84").unwrap(),
+            ["a b", "a+b", "%61", "构"]
+        );
+        for bad in ["session=", "session", "session=a%2Fb", "session=%FF", "session=%0A", "session=a&session=%C2%85"] {
+            assert!(matches!(sessions(bad), Err(Problem::BadSessionId(_))), "{bad}");
+        }
+        let many = |n| (0..n).map(|n| format!("session=s{n}")).collect::<Vec<_>>().join("&");
+        assert_eq!(sessions(&many(64)).unwrap().len(), 64);
+        assert!(matches!(sessions(&many(65)), Err(Problem::Field { .. })));
     }
 
     #[test]

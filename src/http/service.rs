@@ -19,20 +19,13 @@ use hyper::{
     service::Service,
 };
 
-use super::{
-    Whole,
-    control::Control,
-    gate::Gate,
-    observe::{self, Answer},
-    stream,
-    stream_body::StreamBody,
-};
-use crate::{hub::Hub, shutdown::Shutdown, token::SecretToken};
+use super::{Whole, control::Control, gate::Gate, handoff::Answer, observe, stream, stream_body::StreamBody};
+use crate::{hub::Hub, shutdown::Shutdown, token::SecretToken, traffic::Traffic};
 
 /// What browsers may ask for: it can look and nothing else. Clones are the same service.
 ///
-/// It answers `/sessions/{session}/tasks`; a server that has it below another path takes that off
-/// first. It does not check the `Host` header: a server on a loopback address should, or any page
+/// It answers `/sessions/{session}/tasks` and `/mux`; a server that has it below another path takes
+/// that off first. It does not check the `Host` header: a server on a loopback address should, or any page
 /// can have its own name lead there and read the lists (DNS rebinding).
 ///
 /// A stream is a body that lasts until [`Mounted`](crate::Mounted) is shut down or dropped, so a
@@ -40,24 +33,18 @@ use crate::{hub::Hub, shutdown::Shutdown, token::SecretToken};
 #[derive(Debug, Clone)]
 pub struct ObserveService {
     hub: Arc<Hub>,
+    traffic: Arc<Traffic>,
     shutdown: Shutdown,
 }
 
 impl ObserveService {
-    pub(crate) fn new(hub: Arc<Hub>, shutdown: Shutdown) -> Self {
-        Self { hub, shutdown }
+    pub(crate) fn new(hub: Arc<Hub>, traffic: Arc<Traffic>, shutdown: Shutdown) -> Self {
+        Self { hub, traffic, shutdown }
     }
 
     /// Answers one request; its body means nothing.
     pub fn answer<B>(&self, request: &Request<B>) -> Response<Body> {
-        match observe::answer(&self.hub, request) {
-            Answer::Whole(answer) => answer.map(Body::whole),
-            Answer::Stream(plan) => {
-                let mut answer = Response::new(Body(Inner::Stream(StreamBody::new(plan, self.shutdown.clone()))));
-                *answer.headers_mut() = stream::headers();
-                answer
-            }
-        }
+        response(observe::answer(&self.hub, request), &self.traffic, &self.shutdown)
     }
 }
 
@@ -76,6 +63,10 @@ impl<B> Service<Request<B>> for ObserveService {
 ///
 /// It refuses what a page sent, and asks for the token if [`Settings`](crate::config::Settings) has
 /// one. Without a token, mount it only where nobody else can connect.
+///
+/// Its streams are bodies like those of [`ObserveService`]. The gateway's own sockets tell whether a
+/// reader of ended tasks took every notice before it left; a body cannot, so a reader that comes back
+/// without the last id that it holds may be told of an end again.
 #[derive(Debug, Clone)]
 pub struct ControlService {
     control: Arc<Control>,
@@ -91,9 +82,9 @@ impl ControlService {
     pub async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
         let answer = match self.gate.admit(&request, None).await {
             Ok(()) => self.control.answer(request).await,
-            Err(problem) => Whole::from(problem),
+            Err(problem) => Whole::from(problem).into(),
         };
-        answer.map(Body::whole)
+        response(answer, &self.control.traffic, &self.control.shutdown)
     }
 }
 
@@ -105,6 +96,18 @@ impl Service<Request<Incoming>> for ControlService {
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         let service = self.clone();
         Box::pin(async move { Ok(service.answer(request).await) })
+    }
+}
+
+fn response(answer: Answer, traffic: &Arc<Traffic>, shutdown: &Shutdown) -> Response<Body> {
+    match answer {
+        Answer::Whole(answer) => answer.map(Body::whole),
+        Answer::Stream(plan) => {
+            let body = StreamBody::new(plan, traffic, shutdown.clone());
+            let mut answer = Response::new(Body(Inner::Stream(body)));
+            *answer.headers_mut() = stream::headers();
+            answer
+        }
     }
 }
 
@@ -187,7 +190,7 @@ mod tests {
     fn of(registry: &Registry) -> (Arc<Hub>, crate::shutdown::ShutdownTrigger, ObserveService) {
         let hub = Arc::new(Hub::new(Some(registry.observer()), registry.clock(), Duration::from_secs(15)));
         let (trigger, shutdown) = shutdown::channel();
-        (Arc::clone(&hub), trigger, ObserveService::new(hub, shutdown))
+        (Arc::clone(&hub), trigger, ObserveService::new(hub, Arc::default(), shutdown))
     }
 
     #[tokio::test]

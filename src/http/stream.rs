@@ -1,18 +1,22 @@
 //! An accepted stream after it left hyper: one small task that writes frames to a socket.
 //!
 //! Promises:
-//! - The head, the first comment and the baseline are one write.
-//! - A change is one write of bytes that all subscribers share. At most one frame is unsent; while
-//!   it is, newer ones are skipped, and the newest follows.
+//! - The head and what the source says at once (a list's baseline) are one write.
+//! - A change of a list is one write of bytes that all subscribers share. At most one frame is
+//!   unsent; while it is, nothing is asked of the source, which skips what becomes old meanwhile.
+//! - A planned end comes after all that the source had to say by then, within [`FAREWELL`].
 //! - Chunks for HTTP/1.1, with a last chunk at a planned end; the same bytes to end of file for
 //!   HTTP/1.0, which knows no chunks (RFC 9112 §6.1).
-//! - A peer that closes its end, or cannot be written to, ends the task.
+//! - A peer that closes its end, or cannot be written to, ends the task. The source learns whether
+//!   the peer left in peace, with every byte taken: a peer that closes with bytes unread resets the
+//!   connection, over TCP (RFC 9293 §3.6.1) and over a Unix socket.
 //!
 //! Never here: a timer or a buffer for each stream. A peer that vanished is noticed by the kernel
 //! (`TCP_USER_TIMEOUT`, see `server`).
 
 use std::{
     io,
+    sync::Arc,
     time::{Duration, UNIX_EPOCH},
 };
 
@@ -23,30 +27,28 @@ use hyper::{
 };
 use tokio::{
     io::{AsyncWriteExt, Interest},
-    net::TcpStream,
     time::timeout,
 };
 
+use super::{
+    socket::Socket,
+    source::{Said, Source},
+};
 use crate::{
     clock::UnixMillis,
-    hub::{Frame, News, Subscription},
     shutdown::{Phase, Shutdown},
     sse,
+    traffic::{Counted, Traffic},
 };
 
 /// How long the last bytes of a planned end may take. A peer that reads takes milliseconds.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// A frame that is older than this when it is sent gets the time of now.
-const STALE_MS: u64 = 1_000;
-
 /// Everything that a stream needs to begin.
 pub(crate) struct StreamPlan {
-    pub(crate) subscription: Subscription,
+    pub(crate) source: Source,
     pub(crate) version: Version,
     pub(crate) heartbeat: Heartbeat,
-    /// The client sent `Last-Event-ID`: it holds rows, so it gets an answer even when it is `[]`.
-    pub(crate) resumes: bool,
 }
 
 /// How a sign of life looks.
@@ -78,96 +80,100 @@ pub(crate) fn headers() -> HeaderMap {
 }
 
 /// Writes a stream until its peer leaves or `shutdown` ends it.
-pub(crate) async fn run(mut socket: TcpStream, plan: StreamPlan, mut shutdown: Shutdown) {
-    let mut stream = Stream::begin(plan);
+pub(crate) async fn run(mut socket: impl Socket, plan: StreamPlan, traffic: &Arc<Traffic>, mut shutdown: Shutdown) {
+    let mut stream = Stream::begin(plan, traffic);
     match stream.write_until_ended(&socket, &mut shutdown).await {
-        Ok(()) => {
-            let farewell = stream.farewell();
+        Ok(End::Planned) => {
             // Whether or not it comes through: this is the end.
-            let _ = timeout(FAREWELL, async {
-                socket.write_all(&farewell).await?;
-                socket.shutdown().await
-            })
-            .await;
+            let _ = timeout(FAREWELL, stream.write_farewell(&mut socket)).await;
         }
-        Err(error) => tracing::debug!(%error, "a stream's peer left"),
+        Ok(End::PeerLeft) if stream.unsent.is_empty() => stream.source.delivered(),
+        Ok(End::PeerLeft) => {}
+        Err(error) => tracing::debug!(%error, "a stream broke"),
     }
 }
 
+/// How a stream ends that does not break.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// By the gateway.
+    Planned,
+    /// By the peer, who closed its end.
+    PeerLeft,
+}
+
 pub(super) struct Stream {
-    subscription: Subscription,
+    source: Source,
     framing: Framing,
     heartbeat: Heartbeat,
     /// The one frame, or its rest, that the kernel has not taken yet.
     unsent: Bytes,
-    /// The newest id sent: ids never go back on one connection.
-    last_stamp: UnixMillis,
+    counted: Counted,
 }
 
 impl Stream {
-    fn begin(plan: StreamPlan) -> Self {
+    fn begin(plan: StreamPlan, traffic: &Arc<Traffic>) -> Self {
         let framing = if plan.version == Version::HTTP_10 { Framing::ToEndOfFile } else { Framing::Chunked };
-        let mut stream = Self::without_head(plan, framing);
-        let mut unsent = head(framing, stream.last_stamp);
+        let mut unsent = head(framing, plan.source.now());
+        let mut stream = Self::without_head(plan, framing, traffic);
         unsent.extend_from_slice(&stream.unsent);
         stream.unsent = unsent.freeze();
         stream
     }
 
     /// For whoever sends head and chunks himself.
-    pub(super) fn bare(plan: StreamPlan) -> Self {
-        Self::without_head(plan, Framing::ToEndOfFile)
+    pub(super) fn bare(plan: StreamPlan, traffic: &Arc<Traffic>) -> Self {
+        Self::without_head(plan, Framing::ToEndOfFile, traffic)
     }
 
-    fn without_head(plan: StreamPlan, framing: Framing) -> Self {
-        let StreamPlan { mut subscription, version: _, heartbeat, resumes } = plan;
-        // Before the list is read, so that what is encoded later has a later stamp.
-        let now = subscription.now();
-        let baseline = subscription.baseline();
-        let mut payload = BytesMut::new();
-        payload.extend_from_slice(sse::retry(fastrand::u64(1_000..=3_000)).as_bytes());
-        // Some clients end lines at U+2028 and U+2029 too; a name must not forge a field there.
-        let name = subscription.session().as_str().replace(['\u{2028}', '\u{2029}'], "\u{fffd}");
-        payload.extend_from_slice(sse::comment(&format!("session {name}")).as_bytes());
-        if !baseline.is_empty() || resumes {
-            payload.extend_from_slice(&baseline.restamped(now).event());
-        }
-        Self { subscription, framing, heartbeat, unsent: framing.frame(&payload), last_stamp: now }
+    fn without_head(plan: StreamPlan, framing: Framing, traffic: &Arc<Traffic>) -> Self {
+        let StreamPlan { mut source, version: _, heartbeat } = plan;
+        let counted = traffic.count(source.kind());
+        // Before the source is read, so that what is encoded later has a later stamp.
+        let now = source.now();
+        let mut payload = BytesMut::from(sse::retry(fastrand::u64(1_000..=3_000)).as_bytes());
+        payload.extend_from_slice(&source.opening(now));
+        Self { source, framing, heartbeat, unsent: framing.frame(&payload), counted }
     }
 
     /// What is to be sent next, and the stream behind it; none at a planned end.
     pub(super) async fn next(mut self, shutdown: &mut Shutdown) -> Option<(Bytes, Option<Self>)> {
         if self.unsent.is_empty() {
-            tokio::select! {
+            let said = tokio::select! {
                 biased;
-                () = shutdown.reached(Phase::Ending) => {
-                    let last = self.subscription.last()?;
-                    return Some((self.list(last), None));
-                }
-                news = self.subscription.next() => self.take(news),
-            }
+                () = shutdown.reached(Phase::Ending) => Said::End,
+                said = self.source.next() => said,
+            };
+            let Some(bytes) = self.bytes_of(said) else {
+                let last = self.source.last().into_iter().filter_map(|said| self.bytes_of(said));
+                let last = last.collect::<Vec<_>>().concat();
+                return (!last.is_empty()).then(|| (last.into(), None));
+            };
+            self.unsent = bytes;
         }
         Some((std::mem::take(&mut self.unsent), Some(self)))
     }
 
-    /// Returns `Ok` at a planned end, `Err` when the peer is gone.
-    async fn write_until_ended(&mut self, socket: &TcpStream, shutdown: &mut Shutdown) -> io::Result<()> {
+    async fn write_until_ended(&mut self, socket: &impl Socket, shutdown: &mut Shutdown) -> io::Result<End> {
         loop {
             self.write_unsent(socket)?;
             let interest =
                 if self.unsent.is_empty() { Interest::READABLE } else { Interest::READABLE | Interest::WRITABLE };
             tokio::select! {
                 biased;
-                () = shutdown.reached(Phase::Ending) => return Ok(()),
-                ready = socket.ready(interest) => if ready?.is_readable() {
-                    discard_input(socket)?;
+                () = shutdown.reached(Phase::Ending) => return Ok(End::Planned),
+                ready = socket.ready(interest) => if ready?.is_readable() && has_left(socket)? {
+                    return Ok(End::PeerLeft);
                 },
-                news = self.subscription.next(), if self.unsent.is_empty() => self.take(news),
+                said = self.source.next(), if self.unsent.is_empty() => match self.bytes_of(said) {
+                    Some(bytes) => self.unsent = bytes,
+                    None => return Ok(End::Planned),
+                },
             }
         }
     }
 
-    fn write_unsent(&mut self, socket: &TcpStream) -> io::Result<()> {
+    fn write_unsent(&mut self, socket: &impl Socket) -> io::Result<()> {
         while !self.unsent.is_empty() {
             match socket.try_write(&self.unsent) {
                 Ok(written) => self.unsent.advance(written),
@@ -182,45 +188,39 @@ impl Stream {
         Ok(())
     }
 
-    fn take(&mut self, news: News) {
-        self.unsent = match news {
-            News::List(frame) => self.list(frame),
-            News::Beat(now) => match self.heartbeat {
-                Heartbeat::Comment => self.framing.frame(sse::BEAT.as_bytes()),
-                Heartbeat::Event => self.framing.frame(sse::beat_event(now).as_bytes()),
+    /// What goes over the wire; none at the source's end.
+    fn bytes_of(&self, said: Said) -> Option<Bytes> {
+        let frame = match said {
+            Said::List(frame) => match self.framing {
+                Framing::Chunked => frame.chunk(),
+                Framing::ToEndOfFile => frame.event(),
             },
+            Said::Event(event) => self.framing.frame(&event),
+            Said::Beat(now) => {
+                return Some(match self.heartbeat {
+                    Heartbeat::Comment => self.framing.frame(sse::BEAT.as_bytes()),
+                    Heartbeat::Event => self.framing.frame(sse::beat_event(now).as_bytes()),
+                });
+            }
+            Said::End => return None,
         };
+        self.counted.sent();
+        Some(frame)
     }
 
-    fn list(&mut self, frame: Frame) -> Bytes {
-        let frame = self.stamped(frame);
-        match self.framing {
-            Framing::Chunked => frame.chunk(),
-            Framing::ToEndOfFile => frame.event(),
-        }
-    }
-
-    /// A frame that waited for a slow reader, or was overtaken, gets the time of now; any other is
-    /// shared as it is.
-    fn stamped(&mut self, frame: Frame) -> Frame {
-        let now = self.subscription.now();
-        let late = now.0.saturating_sub(frame.stamp().0) >= STALE_MS || frame.stamp() < self.last_stamp;
-        let frame = if late { frame.restamped(now) } else { frame };
-        self.last_stamp = frame.stamp();
-        frame
-    }
-
-    /// What is left to send at a planned end: the end of the children is told before that of the
-    /// stream, though both came at once.
-    fn farewell(&mut self) -> Bytes {
-        let mut rest = BytesMut::from(&self.unsent[..]);
-        if let Some(frame) = self.subscription.last() {
-            rest.extend_from_slice(&self.list(frame));
+    /// Writes what is left to say, and the end. The ends of tasks come at the very last moment of a
+    /// shutdown, and are told before that of the stream.
+    async fn write_farewell(&mut self, socket: &mut impl Socket) -> io::Result<()> {
+        socket.write_all(&std::mem::take(&mut self.unsent)).await?;
+        for said in self.source.last() {
+            if let Some(bytes) = self.bytes_of(said) {
+                socket.write_all(&bytes).await?;
+            }
         }
         if self.framing == Framing::Chunked {
-            rest.extend_from_slice(sse::LAST_CHUNK);
+            socket.write_all(sse::LAST_CHUNK).await?;
         }
-        rest.freeze()
+        socket.shutdown().await
     }
 }
 
@@ -255,12 +255,11 @@ fn head(framing: Framing, now: UnixMillis) -> BytesMut {
 }
 
 /// Nothing that a client sends on a stream means anything; its end does.
-fn discard_input(socket: &TcpStream) -> io::Result<()> {
+fn has_left(socket: &impl Socket) -> io::Result<bool> {
     let mut buffer = [0; 512];
     match socket.try_read(&mut buffer) {
-        Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
-        Ok(_) => Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
+        Ok(read) => Ok(read == 0),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
         Err(error) => Err(error),
     }
 }

@@ -2,12 +2,15 @@
 //!
 //! The same frames, with the same promises: a slow reader skips what it missed, and a planned end
 //! is clean. It is the costlier way: hyper holds its buffers for as long as the stream lasts, and
-//! each change costs an allocation for each reader (see [`super::handoff`] for the other way).
+//! each change costs an allocation for each reader (see [`super::handoff`] for the other way). Nor can
+//! it tell whether the reader took every byte: notices that a reader does not confirm by its next
+//! `Last-Event-ID` are owed again when it leaves.
 
 use std::{
     convert::Infallible,
     fmt,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll, ready},
 };
 
@@ -15,7 +18,7 @@ use bytes::Bytes;
 use hyper::body::{Body, Frame};
 
 use super::stream::{Stream, StreamPlan};
-use crate::shutdown::Shutdown;
+use crate::{shutdown::Shutdown, traffic::Traffic};
 
 /// Waits for what is to be sent next, and gives it with what comes behind it.
 type Next = Pin<Box<dyn Future<Output = Option<(Bytes, Option<(Stream, Shutdown)>)>> + Send + Sync>>;
@@ -24,8 +27,8 @@ type Next = Pin<Box<dyn Future<Output = Option<(Bytes, Option<(Stream, Shutdown)
 pub(crate) struct StreamBody(Option<Next>);
 
 impl StreamBody {
-    pub(crate) fn new(plan: StreamPlan, shutdown: Shutdown) -> Self {
-        Self(Some(next(Stream::bare(plan), shutdown)))
+    pub(crate) fn new(plan: StreamPlan, traffic: &Arc<Traffic>, shutdown: Shutdown) -> Self {
+        Self(Some(next(Stream::bare(plan, traffic), shutdown)))
     }
 }
 

@@ -7,7 +7,10 @@
 use std::{
     fmt,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use super::lock;
@@ -17,6 +20,8 @@ type Listener<T> = Arc<dyn Fn(&T) + Send + Sync>;
 /// The listeners of one feed.
 pub(super) struct Listeners<T> {
     name: &'static str,
+    /// How often it fired.
+    fired: AtomicU64,
     entries: Arc<Mutex<Entries<T>>>,
 }
 
@@ -28,7 +33,7 @@ struct Entries<T> {
 
 impl<T: 'static> Listeners<T> {
     pub(super) fn new(name: &'static str) -> Self {
-        Self { name, entries: Arc::new(Mutex::new(Entries { next: 0, list: Arc::new([]) })) }
+        Self { name, fired: AtomicU64::new(0), entries: Arc::new(Mutex::new(Entries { next: 0, list: Arc::new([]) })) }
     }
 
     pub(super) fn add(&self, listener: impl Fn(&T) + Send + Sync + 'static) -> ListenerGuard {
@@ -48,7 +53,12 @@ impl<T: 'static> Listeners<T> {
         })))
     }
 
+    pub(super) fn fired(&self) -> u64 {
+        self.fired.load(Ordering::Relaxed)
+    }
+
     pub(super) fn notify(&self, value: &T) {
+        self.fired.fetch_add(1, Ordering::Relaxed);
         let list = Arc::clone(&lock(&self.entries).list);
         for (_, listener) in &*list {
             if catch_unwind(AssertUnwindSafe(|| listener(value))).is_err() {

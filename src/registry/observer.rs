@@ -5,10 +5,10 @@ use std::{fmt, sync::Arc};
 use super::{ListenerGuard, Shared, lock};
 use crate::{id::SessionId, task::TaskView};
 
-/// Can list and subscribe, and nothing else.
+/// Can list one session's tasks and subscribe, and nothing else.
 ///
-/// `read` takes the model's one cursor forward, `kill` and `start` act: none of them is here, so
-/// that no path from a page can reach them. That they are absent is a test:
+/// `read` takes the model's one cursor forward, `kill` and `start` act, `sessions` names
+/// them all: none of them is here, so that no path from a page can reach them. That they are absent is a test:
 ///
 /// ```compile_fail,E0599
 /// # fn absent(observer: &tasklight::TaskObserver, id: &tasklight::TaskId) {
@@ -23,6 +23,11 @@ use crate::{id::SessionId, task::TaskView};
 /// ```compile_fail,E0599
 /// # fn absent(observer: &tasklight::TaskObserver, session: tasklight::SessionId) {
 /// observer.open(session);
+/// # }
+/// ```
+/// ```compile_fail,E0599
+/// # fn absent(observer: &tasklight::TaskObserver) {
+/// observer.sessions();
 /// # }
 /// ```
 /// ```compile_fail,E0616
@@ -59,6 +64,13 @@ impl TaskObserver {
     /// commits may come in either order: read the list anew rather than count.
     pub fn on_tasks_changed(&self, listener: impl Fn(Option<&SessionId>) + Send + Sync + 'static) -> ListenerGuard {
         self.shared.changed.add(move |scope| listener(scope.session()))
+    }
+
+    /// Calls `listener` with each session that was disposed, once its records are gone and before
+    /// the change feed tells that its list is another one. A session of that name may be open again
+    /// by then: look anew.
+    pub fn on_session_removed(&self, listener: impl Fn(&SessionId) + Send + Sync + 'static) -> ListenerGuard {
+        self.shared.removed.add(listener)
     }
 }
 

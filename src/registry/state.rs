@@ -10,7 +10,7 @@ use std::{
 
 use tokio::sync::watch;
 
-use super::{AccessError, Stop, handle::TaskOutput};
+use super::{AccessError, ByEnd, Stop, handle::TaskOutput, notices::Desk};
 use crate::{
     clock::UnixMillis,
     config::RegistryLimits,
@@ -28,6 +28,10 @@ pub(super) struct State {
     counters: HashMap<Kind, u64>,
     last_seq: u64,
     last_generation: u64,
+    pub(super) started: u64,
+    pub(super) ended: ByEnd,
+    /// Who reads notices.
+    pub(super) desk: Desk,
     /// Set once, at shutdown: nothing starts any more.
     pub(super) closed: bool,
 }
@@ -183,6 +187,7 @@ impl State {
         let id = TaskId::new(kind.clone(), number);
         self.last_seq += 1;
         let seq = Seq(self.last_seq);
+        self.started += 1;
         let entry = make(Task::new(id.clone(), label, now));
         let view = entry.task.view();
         self.index.insert(id, (scope.clone(), seq));
@@ -203,6 +208,19 @@ impl State {
         })
         .map(|(_, entry)| entry.task.view())
         .collect()
+    }
+
+    pub(super) fn sessions(&self) -> Vec<SessionId> {
+        self.owners.iter().filter(|(_, bucket)| bucket.is_open()).map(|(session, _)| session.clone()).collect()
+    }
+
+    pub(super) fn is_open(&self, session: &SessionId) -> bool {
+        self.owners.get(session).is_some_and(Bucket::is_open)
+    }
+
+    /// Every record.
+    pub(super) fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.owners.values().chain([&self.unowned]).flat_map(|bucket| bucket.tasks.values())
     }
 
     /// A record that the caller may see: its own or an unowned one.
@@ -241,6 +259,7 @@ impl State {
         for entry in &retired {
             self.index.remove(entry.task.id());
         }
+        self.ended.count(view.status);
         Some(Settled { view, reported, retired })
     }
 
@@ -291,6 +310,23 @@ impl State {
 }
 
 impl Bucket {
+    /// Whether it is more than a place held for a first task that has not started.
+    fn is_open(&self) -> bool {
+        self.opened || !self.tasks.is_empty() || self.reserved == 0
+    }
+
+    /// The record that ended first of those of whose end nobody was told.
+    pub(super) fn first_owed(&mut self) -> Option<&mut Entry> {
+        let Self { settled, tasks, .. } = self;
+        let owed = |seq: &&Seq| tasks.get(seq).is_some_and(|entry| !entry.task.reported());
+        let owed = *settled.iter().find(owed)?;
+        tasks.get_mut(&owed)
+    }
+
+    pub(super) fn entries_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
+        self.tasks.values_mut()
+    }
+
     fn is_unused(&self) -> bool {
         !self.opened && !self.disposing && self.reserved == 0 && self.tasks.is_empty()
     }

@@ -11,12 +11,14 @@ use crate::{
     producer::{external::Externals, shell::Shells},
     registry::Registry,
     shutdown::Shutdown,
+    traffic::Traffic,
 };
 
 /// The parts of one gateway.
 #[derive(Debug, Clone)]
 pub(crate) struct Services {
     pub(crate) hub: Arc<Hub>,
+    pub(crate) traffic: Arc<Traffic>,
     /// None without a registry: there is nothing to control.
     pub(crate) control: Option<Arc<Control>>,
 }
@@ -25,9 +27,13 @@ impl Services {
     pub(crate) fn new(settings: &Settings, registry: Option<Registry>, shutdown: Shutdown) -> Self {
         let clock = registry.as_ref().map_or_else(Clock::system, Registry::clock);
         let observer = registry.as_ref().map(Registry::observer);
+        let hub = Arc::new(Hub::new(observer, clock, settings.heartbeat));
+        let traffic = Arc::new(Traffic::default());
         let control = registry.map(|registry| {
             Arc::new(Control {
                 registry,
+                hub: Arc::clone(&hub),
+                traffic: Arc::clone(&traffic),
                 shells: Shells::new(settings.grace),
                 externals: Externals::new(settings.grace),
                 shutdown,
@@ -35,7 +41,7 @@ impl Services {
                 grace: settings.grace,
             })
         });
-        Self { hub: Arc::new(Hub::new(observer, clock, settings.heartbeat)), control }
+        Self { hub, traffic, control }
     }
 
     /// Beats for silent streams and ends the leases that ran out, for as long as it is polled.

@@ -238,7 +238,7 @@ fn bad_paths_methods_and_waits_are_told() {
         gateway.control("GET", bad, None).problem(400);
     }
     for (method, path, allow) in [
-        ("PUT", "/sessions/demo/tasks", "GET, POST"),
+        ("PUT", "/sessions/demo/tasks", "GET, HEAD, POST"),
         ("DELETE", "/sessions/demo/tasks/bash-1", "GET, PATCH"),
         ("GET", "/sessions/demo/tasks/bash-1/kill", "POST"),
         ("DELETE", "/sessions/demo/tasks/bash-1/output", "GET, POST"),

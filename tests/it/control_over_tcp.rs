@@ -13,7 +13,7 @@ use std::{
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::support::{Gateway, http, tasklight};
+use crate::support::{Gateway, http, sse::Stream, tasklight};
 
 const TOKEN: &str = "a-token-of-a-test-0123456789";
 const WRONG: &str = "a-token-of-a-test-0123456780";
@@ -141,6 +141,26 @@ fn a_wrong_or_missing_token_is_401_on_every_path_and_costs_a_delay() {
     let right = ask(&gateway, "GET", "/healthz", &[("authorization", &bearer(TOKEN))], "");
     assert_eq!(right.status, 200);
     assert_eq!(gateway.control("GET", "/healthz", None).status, 200, "the Unix socket asks for none");
+}
+
+#[test]
+fn a_stream_needs_the_token_too_and_tells_what_one_over_the_unix_socket_tells() {
+    let gateway = gateway();
+    let authorization = bearer(TOKEN);
+    for path in ["/sessions/demo/tasks", "/sessions/demo/done", "/mux"] {
+        let headers = [("accept", "text/event-stream"), ("authorization", &authorization)];
+        http::over_tcp(gateway.control_address(), &http::request("GET", path, &headers[..1], "")).problem(401);
+        let over_tcp = Stream::send(gateway.control_address(), &http::request("GET", path, &headers, ""));
+        let mut streams = vec![over_tcp];
+        // An end is told to one reader alone.
+        if !path.ends_with("done") {
+            streams.push(gateway.stream(path, &headers[..1]));
+        }
+        let task = gateway.run("demo", "exit 3")["id"].to_string();
+        for stream in &mut streams {
+            stream.until(|event| event.data.contains(&task) && event.data.contains("exit code: 3"));
+        }
+    }
 }
 
 #[test]

@@ -139,6 +139,41 @@ fn both_services_work_inside_another_server() {
 }
 
 #[test]
+fn a_mounted_stream_of_each_kind_shows_how_a_task_ended_before_it_ends() {
+    let runtime = Runtime::new().unwrap();
+    let registry = Registry::default();
+    let builder = Tasklight::builder().registry(registry.clone());
+    let gateway = runtime.block_on(async { builder.mount() }).unwrap();
+    let address = runtime.block_on(server(gateway.observe(), gateway.control()));
+    let live = in_process::future(async |work| drop(work.stopping().await));
+    let _inside = runtime.enter();
+    registry.start(&demo(), new_task("on and on"), live).unwrap();
+    let sources = [
+        ("/sessions/demo/tasks", "tasks"),
+        ("/mux?session=demo", "mux"),
+        ("/api/sessions/demo/tasks", "tasks"),
+        ("/api/mux", "overview"),
+        ("/api/sessions/demo/done", "done"),
+    ];
+    let open = |path| Stream::send(address, &http::request("GET", path, &[("accept", "text/event-stream")], ""));
+    let mut streams: Vec<_> = sources.iter().map(|(path, _)| open(path)).collect();
+    let page = http::over_tcp(address, &http::request("GET", "/api/metrics", &[], "")).body;
+    for (_, source) in sources {
+        let open = sources.iter().filter(|(_, other)| *other == source).count();
+        assert!(page.contains(&format!("tasklight_streams{{source=\"{source}\"}} {open}\n")), "{page}");
+    }
+    runtime.block_on(gateway.shutdown());
+    for (stream, (path, _)) in streams.iter_mut().zip(sources) {
+        let mut last = None;
+        while let Some(event) = stream.next() {
+            last = Some(event);
+        }
+        let last = last.unwrap_or_else(|| panic!("{path} told nothing")).data;
+        assert!(last.contains("subagent-1") && last.contains(r#""status":"killed""#), "{path}: {last}");
+    }
+}
+
+#[test]
 fn a_mounted_stream_beats_when_it_is_silent_and_ends_with_its_owner() {
     let runtime = Runtime::new().unwrap();
     let settings = Settings { heartbeat: Duration::from_millis(20), ..Settings::default() };

@@ -149,6 +149,23 @@ impl Gateway {
         answer.json()
     }
 
+    /// A stream of the control listener.
+    pub(crate) fn stream(&self, path: &str, headers: &[(&str, &str)]) -> sse::Stream {
+        sse::Stream::control(&self.socket(), path, headers)
+    }
+
+    /// A number that the gateway tells: `name`, or `name{label="value"}`.
+    pub(crate) fn metric(&self, sample: &str) -> u64 {
+        let page = self.control("GET", "/metrics", None).body;
+        let line = page.lines().find_map(|line| line.strip_prefix(sample)?.strip_prefix(' '));
+        line.unwrap_or_else(|| panic!("no {sample} in {page}")).parse().unwrap()
+    }
+
+    /// Waits until a number is what it should be.
+    pub(crate) fn metric_becomes(&self, sample: &str, value: u64) {
+        eventually(&format!("{sample} is {value}"), || (self.metric(sample) == value).then_some(()));
+    }
+
     /// The registry's list of a session.
     pub(crate) fn list(&self, session: &str) -> Value {
         self.control("GET", &format!("/sessions/{session}/tasks"), None).json()

@@ -3,6 +3,8 @@
 use std::{
     io::{BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpStream},
+    os::unix::net::UnixStream,
+    path::Path,
     time::Instant,
 };
 
@@ -32,9 +34,24 @@ impl Event {
     }
 }
 
+/// A socket of either family.
+enum Socket {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Read for Socket {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        match self {
+            Self::Tcp(socket) => socket.read(buffer),
+            Self::Unix(socket) => socket.read(buffer),
+        }
+    }
+}
+
 /// An open stream.
 pub(crate) struct Stream {
-    reader: BufReader<TcpStream>,
+    reader: BufReader<Socket>,
     pub(crate) head: String,
     /// Bytes of the current chunk that are still to come; none for a body without chunks.
     chunk: Option<usize>,
@@ -63,6 +80,18 @@ impl Stream {
 
     /// Takes a socket that was sent its request.
     pub(crate) fn read_from(socket: TcpStream) -> Self {
+        Self::read(Socket::Tcp(socket))
+    }
+
+    /// Opens a stream of the control listener.
+    pub(crate) fn control(socket: &Path, path: &str, headers: &[(&str, &str)]) -> Self {
+        let mut socket = UnixStream::connect(socket).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.write_all(&http::request("GET", path, headers, "")).unwrap();
+        Self::read(Socket::Unix(socket))
+    }
+
+    fn read(socket: Socket) -> Self {
         let mut reader = BufReader::new(socket);
         let mut head = String::new();
         while !head.ends_with("\r\n\r\n") {
@@ -71,6 +100,25 @@ impl Stream {
         let chunked = head.contains("transfer-encoding: chunked\r\n");
         let chunk = chunked.then_some(0);
         Self { reader, head, chunk, last_id: String::new(), retry: None, comments: Vec::new() }
+    }
+
+    /// Reads on to the first id, be there an event with it or not.
+    pub(crate) fn opening_id(&mut self) -> &str {
+        while self.last_id.is_empty() {
+            let line = self.line().expect("the stream goes on");
+            if let Some(comment) = line.strip_prefix(": ") {
+                self.comments.push(comment.to_owned());
+            } else if let Some(id) = line.strip_prefix("id: ") {
+                id.clone_into(&mut self.last_id);
+                assert_eq!(self.line().as_deref(), Some(""), "an id alone");
+            }
+        }
+        &self.last_id
+    }
+
+    /// The last id, as a reader holds it for its next connection.
+    pub(crate) fn last_id(&self) -> &str {
+        &self.last_id
     }
 
     /// The next event; none at a clean end. Panics when the stream breaks off.
@@ -111,6 +159,7 @@ impl Stream {
     pub(crate) fn list(&mut self) -> Event {
         let deadline = Instant::now() + PATIENCE;
         loop {
+            assert!(Instant::now() < deadline, "nothing came but signs of life");
             let event = self.next().expect("the stream goes on");
             if event.name == "message" {
                 return event;
