@@ -6,3 +6,5 @@ pub mod external;
 mod group;
 pub mod in_process;
 pub mod shell;
+
+pub use self::exit::Exit;

@@ -27,5 +27,7 @@ mod metrics;
 mod mux;
 mod output;
 mod registry;
+mod run;
 mod shutdown;
 mod stream;
+mod watch;

@@ -2,6 +2,7 @@
 
 pub(crate) mod http;
 pub(crate) mod sse;
+pub(crate) mod terminal;
 
 use std::{
     io::{BufRead, BufReader},
@@ -59,6 +60,14 @@ impl Gateway {
         let mut command = tasklight();
         command.args(["serve", "--listen", "127.0.0.1:0", "--control"]).arg(socket_of(folder.path())).args(flags);
         command.envs(variables.iter().copied());
+        Self::spawn(command, folder)
+    }
+
+    /// Another gateway at the same control address, behind one that has ended.
+    pub(crate) fn again(&mut self) -> Self {
+        let folder = std::mem::replace(&mut self.folder, tempfile::tempdir().unwrap());
+        let mut command = tasklight();
+        command.args(["serve", "--listen", "127.0.0.1:0", "--control"]).arg(socket_of(folder.path()));
         Self::spawn(command, folder)
     }
 
