@@ -138,7 +138,7 @@ fn ctrl_z_gives_the_shell_the_terminal_back_and_fg_goes_on() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("go-on");
         let mut terminal = shell(&gateway);
-        let script = format!("echo go\"\"ing; until [ -e {} ]; do sleep 0.05; done; echo do\"\"ne", file.display());
+        let script = format!("echo go\"\"ing; until [ -e {} ]; do sleep 0.05; done; echo e\"\"nd", file.display());
         terminal.type_keys(&format!("$RUN run -- sh -c '{script}'{pipe}\n"));
         terminal.until("going");
         terminal.type_keys("\x1a");
@@ -147,9 +147,9 @@ fn ctrl_z_gives_the_shell_the_terminal_back_and_fg_goes_on() {
         terminal.until(" icanon\r\nshell is back");
         File::create(file).unwrap();
         std::thread::sleep(Duration::from_millis(300));
-        assert!(!terminal.written().contains("done"), "it goes on: {:?}", terminal.written());
+        assert!(!terminal.written().contains("\nend"), "it goes on: {:?}", terminal.written());
         terminal.type_keys("fg\n");
-        terminal.until("done");
+        terminal.until("\nend");
         terminal.type_keys("echo code $?; exit\n");
         terminal.until("code 0");
         terminal.end();
@@ -283,7 +283,7 @@ fn a_kill_of_the_task_ends_the_commands_group_here() {
                 Box::new(move || terminal.end())
             } else {
                 let mut command = command;
-                let mut child = command.stdin(Stdio::null()).spawn().unwrap();
+                let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
                 Box::new(move || wait(&mut child))
             }
         };

@@ -27,6 +27,10 @@ use super::{
 /// How long the gateway waits for word of us before the task counts as failed.
 const LEASE: Duration = Duration::from_secs(30);
 
+/// The longest that the gateway hears nothing: well within the lease, and within the 10 s after
+/// which it closes a connection that is idle.
+const RENEWAL: Duration = Duration::from_secs(6);
+
 /// Output is gathered for so long before it is sent.
 const BATCH: Duration = Duration::from_millis(100);
 
@@ -174,7 +178,8 @@ impl Reporter {
     async fn follow(&mut self, client: &Client, mut link: Link<'_>) -> Result<(), Lost> {
         let mut ended = self.ended.clone();
         let mut events = in_time(Events::open(client, &self.session)).await?;
-        let mut renew_at = Instant::now() + LEASE / 3;
+        // At once, since nobody knows how much of the lease is left.
+        let mut renew_at = Instant::now();
         let mut send_at = Some(Instant::now());
         loop {
             let Some(row) = self.row.clone() else { return if *self.asked.borrow() { Ok(()) } else { Err(Lost::Row) } };
@@ -187,12 +192,12 @@ impl Reporter {
                 },
                 () = sleep_until(renew_at) => {
                     self.patch(&mut link, &row, &json!({})).await?;
-                    renew_at = Instant::now() + LEASE / 3;
+                    renew_at = Instant::now() + RENEWAL;
                 }
                 () = at(send_at), if send_at.is_some() => {
                     let more = self.send_output(&mut link, &row, More::Expected).await?;
                     send_at = more.then(Instant::now);
-                    renew_at = Instant::now() + LEASE / 3;
+                    renew_at = Instant::now() + RENEWAL;
                 }
                 () = self.tail.grown(), if send_at.is_none() => send_at = Some(Instant::now() + BATCH),
             }
