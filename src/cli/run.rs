@@ -212,7 +212,10 @@ impl Running {
         self.resume_at = Some(Instant::now() + LOOK);
         // Whoever is in front is stopped whole by a key; else it is only about us.
         let stopped = match self.child.place() {
-            Place::Session => kill_process_group(getpgrp(), Signal::TSTP),
+            Place::Session => {
+                self.child.signal(Signal::STOP);
+                kill_process_group(getpgrp(), Signal::TSTP)
+            }
             Place::Job if had_the_terminal => kill_process_group(getpgrp(), Signal::STOP),
             Place::Job => kill_process(getpid(), Signal::STOP),
         };

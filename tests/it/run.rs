@@ -137,9 +137,13 @@ fn ctrl_z_gives_the_shell_the_terminal_back_and_fg_goes_on() {
     for pipe in ["", " | cat"] {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("go-on");
+        let program = folder.path().join("program");
+        // One that starts no others: a shell that is stopped while it starts one may hang, here as
+        // anywhere.
+        let wait = "$| = 1; print \"going\\n\"; select(undef, undef, undef, 0.05) until -e $ARGV[0]; print \"end\\n\"";
+        std::fs::write(&program, wait).unwrap();
         let mut terminal = shell(&gateway);
-        let script = format!("echo go\"\"ing; until [ -e {} ]; do sleep 0.05; done; echo e\"\"nd", file.display());
-        terminal.type_keys(&format!("$RUN run -- sh -c '{script}'{pipe}\n"));
+        terminal.type_keys(&format!("$RUN run -- perl {} {}{pipe}\n", program.display(), file.display()));
         terminal.until("going");
         terminal.type_keys("\x1a");
         terminal.until("Stopped");

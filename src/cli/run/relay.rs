@@ -15,7 +15,7 @@ use pty_process::blocking::Pty;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
-    process::{Pid, Signal, kill_process_group},
+    process::{Pid, Signal, kill_process, kill_process_group},
     termios::{LocalModes, SpecialCodeIndex, Termios, tcgetattr, tcgetpgrp},
 };
 use tokio::sync::mpsc;
@@ -202,7 +202,9 @@ impl Keys {
         if presses(&settings, SpecialCodeIndex::VSUSP, keys) && self.would_not_stop() {
             let suspend = settings.special_codes[SpecialCodeIndex::VSUSP];
             unread.extend(keys.iter().filter(|key| **key != suspend));
-            let _ = kill_process_group(self.command, Signal::STOP);
+            // The rest of its group follows once it has stopped: a child that is stopped before it
+            // runs its program would hold its parent up, and with it the stop.
+            let _ = kill_process(self.command, Signal::STOP);
             return;
         }
         unread.extend(keys);

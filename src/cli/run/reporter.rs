@@ -177,6 +177,10 @@ impl Reporter {
     /// Reports on the command until its end is told.
     async fn follow(&mut self, client: &Client, mut link: Link<'_>) -> Result<(), Lost> {
         let mut ended = self.ended.clone();
+        let has_ended = ended.borrow().is_some();
+        if let (Some(row), true) = (&self.row, has_ended) {
+            return self.last_words(&mut link, row).await;
+        }
         let mut events = in_time(Events::open(client, &self.session)).await?;
         // At once, since nobody knows how much of the lease is left.
         let mut renew_at = Instant::now();
