@@ -155,7 +155,8 @@ fn start_body(start: StartArguments) -> Result<serde_json::Value, CommandError> 
         None => std::env::current_dir(),
     };
     let mut body = serde_json::json!({
-        "command": args::command_line(&start.command),
+        "kind": start.kind.name(),
+        "command": start.kind.command_line(&start.command),
         "cwd": cwd.map_err(CommandError::System)?,
         "env": start.env.into_iter().collect::<std::collections::BTreeMap<_, _>>(),
     });

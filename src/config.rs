@@ -2,12 +2,15 @@
 //!
 //! Never here: where a setting comes from (flags and variables are the program's, see `cli`).
 
+mod origin;
+
 use std::{
     net::{Ipv4Addr, SocketAddr},
     path::PathBuf,
     time::Duration,
 };
 
+pub use self::origin::{AllowedOrigin, InvalidOrigin, Origin};
 use crate::{
     address::{ControlAddress, HostName},
     token::SecretToken,
@@ -35,6 +38,22 @@ impl Default for RegistryLimits {
     }
 }
 
+/// What is allowed in terminals.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TerminalLimits {
+    /// Terminals that one session may have open at once, and how many of those that ended by
+    /// themselves it can look back at. 4: a shell, a server, a debugger and one more; each holds
+    /// processes for as long as the session lasts.
+    pub max_open: usize,
+}
+
+impl Default for TerminalLimits {
+    fn default() -> Self {
+        Self { max_open: 4 }
+    }
+}
+
 /// How the gateway serves. Write what differs, and `..Settings::default()` for the rest.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -44,6 +63,9 @@ pub struct Settings {
     /// Names by which the gateway may be called over TCP, beside loopback names and IP addresses.
     /// None: a page whose name somebody points at this machine is not served.
     pub hosts: Vec<HostName>,
+    /// Whose pages may read lists and streams, beside the gateway's own. None: a page that somebody
+    /// happens to visit must not see what runs here.
+    pub allow_origins: Vec<AllowedOrigin>,
     /// Where producers and agents connect. Nowhere: who embeds a gateway has the registry.
     pub control: Vec<ControlAddress>,
     /// The token that the control API asks for over TCP, and always where it is mounted as a
@@ -71,6 +93,8 @@ pub struct Settings {
     pub spill_limit: u64,
     /// See [`RegistryLimits`].
     pub limits: RegistryLimits,
+    /// See [`TerminalLimits`].
+    pub terminals: TerminalLimits,
 }
 
 impl Default for Settings {
@@ -78,6 +102,7 @@ impl Default for Settings {
         Self {
             listen: (Ipv4Addr::LOCALHOST, 8080).into(),
             hosts: Vec::new(),
+            allow_origins: Vec::new(),
             control: Vec::new(),
             token: None,
             heartbeat: Duration::from_secs(15),
@@ -88,6 +113,7 @@ impl Default for Settings {
             spill_dir: None,
             spill_limit: 64 * 1024 * 1024,
             limits: RegistryLimits::default(),
+            terminals: TerminalLimits::default(),
         }
     }
 }

@@ -146,7 +146,7 @@ impl Builder {
         let services = Services::new(&settings, registry, shutdown.clone());
         let ticking = services.clone();
         let beating = runtime.spawn(async move { match ticking.tick().await {} });
-        let observe = ObserveService::new(Arc::clone(&services.hub), Arc::clone(&services.traffic), shutdown);
+        let observe = ObserveService::new(Arc::clone(&services.observe), Arc::clone(&services.traffic), shutdown);
         let control = services.control.clone().map(|control| ControlService::new(control, settings.token.clone()));
         Ok(Mounted { settings, services, observe, control, trigger, beating: Beating(beating), spill })
     }

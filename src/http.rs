@@ -1,7 +1,9 @@
 //! Everything that knows HTTP.
 
+pub(crate) mod assets;
 pub(crate) mod body;
 pub(crate) mod control;
+pub(crate) mod cors;
 pub(crate) mod gate;
 pub(crate) mod handoff;
 pub(crate) mod host;

@@ -359,14 +359,6 @@ impl Subscription {
         frame
     }
 
-    /// The list at the end of all, unless this subscriber has it. What was committed by now is in
-    /// it, even where the change feed has not told of it yet; nothing newer follows.
-    pub(crate) fn last(&mut self) -> Option<Frame> {
-        let frame = self.slot.frame(u64::MAX, &self.hub);
-        let known = std::mem::replace(&mut self.version, frame.version);
-        (frame.version != known).then_some(frame)
-    }
-
     /// The list as it is now, if it is another one than this subscriber had last.
     fn newer(&mut self) -> Option<Frame> {
         let before = self.version;
@@ -377,6 +369,14 @@ impl Subscription {
     /// Takes it that the subscriber has no rows any more.
     fn forget(&mut self) {
         self.version = 0;
+    }
+
+    /// The list at the end of all, unless this subscriber has it. What was committed by now is in
+    /// it, even where the change feed has not told of it yet; nothing newer follows.
+    pub(crate) fn last(&mut self) -> Option<Frame> {
+        let frame = self.slot.frame(u64::MAX, &self.hub);
+        let known = std::mem::replace(&mut self.version, frame.version);
+        (frame.version != known).then_some(frame)
     }
 
     /// The next news. Safe to drop: what was not returned is not lost.

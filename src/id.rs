@@ -3,9 +3,13 @@
 //! Promise: a value of these types is valid. Each is parsed once, where it enters, and the parser
 //! is the only way in. Never here: percent-decoding (that belongs to the URL, see `http::route`).
 
+mod terminal;
+
 use std::{fmt, num::NonZeroU64, str::FromStr, sync::Arc};
 
 use serde::{Deserialize, Serialize};
+
+pub use self::terminal::{InvalidTerminalId, TerminalId};
 
 /// A session: the owner of tasks, and the name under which people watch them.
 ///
@@ -94,6 +98,12 @@ impl Kind {
     #[must_use]
     pub fn bash() -> Self {
         Self("bash".into())
+    }
+
+    /// The kind of a text that is sent to a terminal.
+    #[must_use]
+    pub fn pty() -> Self {
+        Self("pty".into())
     }
 
     /// The name as text.

@@ -162,6 +162,7 @@
 //! | 4 | `http::socket` | the sockets that a stream can be written to |
 //! | 5 | `http::{source, stream, handoff, stream_body}` | what a stream says, after hyper or within it |
 //! | 5 | `http::{negotiate, observe, control, metrics}` | the two sides' routes |
+//! | 5 | `http::{assets, cors}` | the embedded files, and what pages of other origins may read |
 //! | 5 | `http::{gate, service}` | who is let in, and the two sides for somebody's own server |
 //! | 6 | [`server`] | listeners, connections, drain |
 //! | 7 | `embed` | a gateway inside another program |
@@ -173,8 +174,8 @@
 //! 3. Nothing below `http` knows a status code; nothing above `registry` writes a record.
 //! 4. The browsers' side is handed a [`TaskObserver`]: it cannot read output, stop or start.
 //! 5. Looking creates no owner and leaves nothing behind.
-//! 6. Every live task has someone bound to settle it: a process, a lease, or a handle whose drop
-//!    settles. An external task without a lease has its producer alone, until its session is
+//! 6. Every live task has someone bound to settle it: a process, a terminal, a lease, or a handle
+//!    whose drop settles. An external task without a lease has its producer alone, until its session is
 //!    disposed or the gateway ends.
 //! 7. The clock is handed in; only `clock` reads the machine's.
 
@@ -201,7 +202,7 @@ mod traffic;
 pub use self::{
     address::{ControlAddress, HostName, InvalidControlAddress, InvalidHostName},
     embed::{Builder, Mounted, Tasklight},
-    id::{InvalidKind, InvalidSessionId, InvalidTaskId, Kind, Scope, SessionId, TaskId},
+    id::{InvalidKind, InvalidSessionId, InvalidTaskId, InvalidTerminalId, Kind, Scope, SessionId, TaskId, TerminalId},
     registry::{
         AccessError, ByEnd, ByStatus, Census, Disposal, DoneTask, Finished, InvalidNoticeId, Kill, KillError,
         LaunchError, Launched, ListenerGuard, NewTask, Notice, NoticeId, Notices, Owner, Producer, Reading, Registry,
@@ -218,7 +219,7 @@ pub mod service {
 
 /// The paths of the control API, for clients.
 pub mod paths {
-    pub use crate::http::route::{owner_path, tasks_path};
+    pub use crate::http::route::{owner_path, tasks_path, terminals_path};
 }
 
 #[cfg(doctest)]

@@ -4,7 +4,8 @@
 //! Promises:
 //! - First a baseline with every open session; then, for each session whose list changed, the list
 //!   in place of the one before, and each session that was disposed, once.
-//! - A removal is told before the list of a session that was opened again under that name.
+//! - After a removal the list of a session that was opened again under that name is told, whether or
+//!   not it was told before.
 //! - What waits for a slow reader is the names of the sessions that it has not heard of, and of those
 //!   [`MAX_PENDING`] at most: one that is further behind gets a new baseline instead.
 
@@ -33,6 +34,8 @@ pub(crate) struct Overview {
     told: BTreeSet<SessionId>,
     /// What was taken out of the inbox and is to be told.
     todo: VecDeque<Item>,
+    /// The last frame was given.
+    over: bool,
     _feeds: [ListenerGuard; 2],
 }
 
@@ -78,7 +81,14 @@ impl Overview {
             }),
         ];
         // From here on whatever changes is in the inbox; the baseline is read after this.
-        Self { registry: registry.clone(), inbox, told: BTreeSet::new(), todo: VecDeque::new(), _feeds: feeds }
+        Self {
+            registry: registry.clone(),
+            inbox,
+            told: BTreeSet::new(),
+            todo: VecDeque::new(),
+            over: false,
+            _feeds: feeds,
+        }
     }
 
     /// The next frame after the baseline. Safe to drop: what was not returned is not lost.
@@ -104,6 +114,12 @@ impl Overview {
             }
             self.inbox.news.notified().await;
         }
+    }
+
+    /// The frame at the end of all, once: a baseline again, since a change that no feed has told of
+    /// yet may be in any list.
+    pub(crate) fn last(&mut self) -> Option<Vec<u8>> {
+        (!std::mem::replace(&mut self.over, true)).then(|| self.baseline())
     }
 
     /// The frame that comes first.

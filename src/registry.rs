@@ -391,6 +391,23 @@ impl Owner {
         &self.session
     }
 
+    /// Whether this life of the session is over, or its disposal has begun.
+    #[must_use]
+    pub fn is_disposed(&self) -> bool {
+        let disposing = lock(&self.registry.shared.state).disposing(&self.session, self.generation);
+        disposing.is_none_or(|disposing| *disposing.borrow())
+    }
+
+    /// Returns once this life of the session is over, or its disposal has begun: what was opened
+    /// for the session and is no task is to end then.
+    pub async fn disposed(&self) {
+        let disposing = lock(&self.registry.shared.state).disposing(&self.session, self.generation);
+        if let Some(mut disposing) = disposing {
+            // An error says that the owner is gone, which is later still.
+            let _ = disposing.wait_for(|disposing| *disposing).await;
+        }
+    }
+
     /// Starts a task of this session.
     ///
     /// # Errors

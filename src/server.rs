@@ -42,11 +42,10 @@ use crate::{
         gate::Gate,
         handoff::{Answer, Handoff},
         host::Hosts,
-        observe,
+        observe::Observe,
         socket::Socket,
         stream,
     },
-    hub::Hub,
     registry::Registry,
     shutdown::{Phase, Shutdown, ShutdownTrigger},
     spill::{SpillError, SpillFolder},
@@ -194,7 +193,7 @@ impl Server {
             |cx| browsers.poll_accept(cx),
             |(socket, _)| {
                 let window = Window {
-                    hub: Arc::clone(&services.hub),
+                    observe: Arc::clone(&services.observe),
                     traffic: Arc::clone(&services.traffic),
                     hosts: Arc::clone(&hosts),
                 };
@@ -293,7 +292,7 @@ async fn accept<S>(
 
 /// What a connection of a browser leads to.
 struct Window {
-    hub: Arc<Hub>,
+    observe: Arc<Observe>,
     traffic: Arc<Traffic>,
     hosts: Arc<Hosts>,
 }
@@ -301,7 +300,7 @@ struct Window {
 impl Window {
     fn answer(&self, request: &Request<Incoming>) -> Answer {
         match self.hosts.check(request) {
-            Ok(()) => observe::answer(&self.hub, request),
+            Ok(()) => self.observe.answer(request),
             Err(problem) => Whole::from(problem).into(),
         }
     }

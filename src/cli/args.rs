@@ -2,9 +2,10 @@
 
 use std::{ffi::OsString, net::SocketAddr, path::PathBuf, time::Duration};
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use tasklight::{
     ControlAddress, HostName, InvalidToken, Kind, Label, Scope, SecretToken, SessionId, TaskId, TokenFileError,
+    config::AllowedOrigin,
 };
 
 use super::CommandError;
@@ -112,7 +113,7 @@ On SIGTERM and SIGINT children get SIGTERM, and SIGKILL after the grace; then st
 serve exits with 0. A second signal exits at once.";
 
 const START_HELP: &str = "\
-One argument is a command line for bash: tasklight start 'make && ./run'.
+One argument is a command line for the shell: tasklight start 'make && ./run'.
 More are one command and its arguments, each kept as it is: tasklight start -- grep -r 'a b' src.";
 
 const RUN_HELP: &str = "\
@@ -169,6 +170,9 @@ pub(crate) struct ServeArguments {
     /// repeated
     #[arg(long = "host", env = "TASKLIGHT_HOST", value_name = "NAME", value_delimiter = ',')]
     pub(crate) hosts: Vec<HostName>,
+    /// Let pages of this origin read lists and streams, or of all with '*'; may be repeated
+    #[arg(long, env = "TASKLIGHT_ALLOW_ORIGIN", value_name = "SCHEME://HOST[:PORT]", value_delimiter = ',')]
+    pub(crate) allow_origin: Vec<AllowedOrigin>,
     /// Running or stopping tasks that one session, or the unowned together, may have
     #[arg(long, env = "TASKLIGHT_MAX_LIVE_TASKS", value_name = "N", default_value_t = 10)]
     pub(crate) max_live_tasks: usize,
@@ -185,6 +189,9 @@ pub(crate) struct ServeArguments {
     /// Bytes of output kept in such a file for each task
     #[arg(long, env = "TASKLIGHT_SPILL_LIMIT", value_name = "BYTES", default_value_t = 64 * 1024 * 1024, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) spill_limit: u64,
+    /// Terminals that one session may have open
+    #[arg(long, env = "TASKLIGHT_MAX_TERMINALS", value_name = "N", default_value_t = 4)]
+    pub(crate) max_terminals: usize,
     /// A silent stream sends a sign of life after this long
     #[arg(long, env = "TASKLIGHT_HEARTBEAT", value_name = "TIME", default_value = "15s", value_parser = positive)]
     pub(crate) heartbeat: Duration,
@@ -206,6 +213,9 @@ pub(crate) struct ServeArguments {
 pub(crate) struct StartArguments {
     #[command(flatten)]
     pub(crate) scope: ScopeArguments,
+    /// Which shell runs the command
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) kind: ShellKind,
     /// What people see [default: the command]
     #[arg(long)]
     pub(crate) label: Option<String>,
@@ -221,6 +231,56 @@ pub(crate) struct StartArguments {
     /// The command
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     pub(crate) command: Vec<String>,
+}
+
+/// The kinds of task that are a shell's command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub(crate) enum ShellKind {
+    /// bash -c
+    #[default]
+    Bash,
+    /// `PowerShell`: pwsh -Command; the gateway refuses it where pwsh is not installed
+    Pwsh,
+}
+
+impl ShellKind {
+    /// As the control API calls it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Bash => "bash",
+            Self::Pwsh => "pwsh",
+        }
+    }
+
+    /// What the shell gets: one argument is a command line as it is; more are quoted, each to be
+    /// itself.
+    pub(crate) fn command_line(self, command: &[String]) -> String {
+        match (self, command) {
+            (_, [line]) => line.clone(),
+            (Self::Bash, words) => quoted(words.iter().map(String::as_str)),
+            // A quoted word is a text and no command, unless the call operator stands before it.
+            (Self::Pwsh, words) => {
+                let words: Vec<_> = words.iter().map(|word| powershell_word(word)).collect();
+                format!("& {}", words.join(" "))
+            }
+        }
+    }
+}
+
+/// A word that `PowerShell` takes as it is (`about_Quoting_Rules`): in single quotes nothing means
+/// anything but a single quote, of which there are five, and which stands doubled.
+fn powershell_word(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '/' | '.');
+    // A dash makes a parameter, and a dot would end its name.
+    let is_bare = !word.is_empty() && word.chars().all(is_plain) && !(word.starts_with('-') && word.contains('.'));
+    if is_bare {
+        return word.to_owned();
+    }
+    let doubled = |c: char| match c {
+        '\'' | '\u{2018}'..='\u{201b}' => vec![c, c],
+        c => vec![c],
+    };
+    format!("'{}'", word.chars().flat_map(doubled).collect::<String>())
 }
 
 #[derive(Debug, Args)]
@@ -306,14 +366,6 @@ impl ControlArguments {
     }
 }
 
-/// What bash gets: one argument is a command line as it is; more are quoted, each to be itself.
-pub(crate) fn command_line(command: &[String]) -> String {
-    match command {
-        [line] => line.clone(),
-        words => quoted(words.iter().map(String::as_str)),
-    }
-}
-
 /// Words as one would type them for a shell, each to be itself.
 pub(crate) fn quoted<'a>(words: impl Iterator<Item = &'a str> + Clone) -> String {
     let quoter = shlex::Quoter::new().allow_nul(true);
@@ -346,9 +398,24 @@ mod tests {
 
     #[test]
     fn one_argument_is_a_command_line_and_more_are_words() {
-        let words = |words: &[&str]| command_line(&words.iter().map(ToString::to_string).collect::<Vec<_>>());
+        let words = |words: &[&str]| ShellKind::Bash.command_line(&owned(words));
         assert_eq!(words(&["make && ./run"]), "make && ./run");
         assert_eq!(words(&["grep", "-r", "a b", "src"]), "grep -r 'a b' src");
         assert_eq!(words(&["echo", "$HOME", "it's"]), "echo '$HOME' \"it's\"");
+    }
+
+    #[test]
+    fn words_for_powershell_are_quoted_by_its_own_rules() {
+        let words = |words: &[&str]| ShellKind::Pwsh.command_line(&owned(words));
+        assert_eq!(words(&["Get-Date; exit 3"]), "Get-Date; exit 3");
+        assert_eq!(words(&["Get-Item", "-Path", "a b"]), "& Get-Item -Path 'a b'");
+        assert_eq!(
+            words(&["echo", "$HOME", "it's", "it\u{2019}s", "-a.b", ""]),
+            "& echo '$HOME' 'it''s' 'it\u{2019}\u{2019}s' '-a.b' ''"
+        );
+    }
+
+    fn owned(words: &[&str]) -> Vec<String> {
+        words.iter().map(ToString::to_string).collect()
     }
 }

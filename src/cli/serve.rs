@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tasklight::{
     ControlAddress, Tasklight,
-    config::{RegistryLimits, Settings},
+    config::{RegistryLimits, Settings, TerminalLimits},
     shutdown::{self, Phase},
 };
 
@@ -21,9 +21,12 @@ pub(super) fn serve(arguments: ServeArguments, control: ControlArguments) -> Res
     limits.max_live_tasks = arguments.max_live_tasks;
     limits.max_settled_tasks = arguments.max_settled_tasks;
     limits.output_tail = arguments.output_tail;
+    let mut terminals = TerminalLimits::default();
+    terminals.max_open = arguments.max_terminals;
     let settings = Settings {
         listen: arguments.listen,
         hosts: arguments.hosts,
+        allow_origins: arguments.allow_origin,
         token: control.token()?,
         control: control.addresses(),
         heartbeat: arguments.heartbeat,
@@ -34,6 +37,7 @@ pub(super) fn serve(arguments: ServeArguments, control: ControlArguments) -> Res
         spill_dir: arguments.spill_dir,
         spill_limit: arguments.spill_limit,
         limits,
+        terminals,
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(CommandError::System)?;

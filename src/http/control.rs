@@ -3,11 +3,17 @@
 
 mod streams;
 mod tasks;
+mod terminals;
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
-use hyper::{Method, Request, StatusCode, body::Incoming};
+use hyper::{
+    Method, Request, StatusCode,
+    body::Incoming,
+    header::{self, HeaderValue},
+};
 use serde::{Deserialize, Serialize};
+use tokio::time::{Instant, timeout_at};
 
 use super::{
     Whole, body,
@@ -19,7 +25,7 @@ use super::{
 use crate::{
     hub::Hub,
     id::{Scope, SessionId, TaskId},
-    producer::{external::Externals, shell::Shells},
+    producer::{external::Externals, pty::Terminals, shell::Shells},
     registry::{Kill, Reading, Registry},
     shutdown::{Phase, Shutdown},
     spill::Extent,
@@ -30,7 +36,7 @@ use crate::{
 /// The longest that a read is held.
 const MAX_WAIT: Duration = Duration::from_mins(10);
 
-/// How much longer than the grace a disposal waits for its tasks.
+/// How much longer than the grace is waited for what was asked to end.
 const DISPOSAL_MARGIN: Duration = Duration::from_secs(2);
 
 /// What the routes act on.
@@ -41,6 +47,7 @@ pub(crate) struct Control {
     pub(crate) traffic: Arc<Traffic>,
     pub(crate) shells: Shells,
     pub(crate) externals: Externals,
+    pub(crate) terminals: Terminals,
     pub(crate) shutdown: Shutdown,
     pub(crate) request_timeout: Duration,
     pub(crate) grace: Duration,
@@ -91,6 +98,9 @@ impl Control {
             (ControlRoute::Output(..), _) => not_allowed("GET, POST"),
             (ControlRoute::Owner(session), Method::DELETE) => Ok(self.dispose(&session).await),
             (ControlRoute::Owner(_), _) => not_allowed("DELETE"),
+            (ControlRoute::Terminals(session, route), method) => {
+                self.terminals_route(&session, route, &method, request).await
+            }
             (ControlRoute::Healthz, Method::GET) => Ok(plain("ok\n")),
             (ControlRoute::Readyz, Method::GET) => match self.shutdown.phase() {
                 Phase::Running => Ok(plain("ready\n")),
@@ -120,7 +130,10 @@ impl Control {
     }
 
     async fn dispose(&self, session: &SessionId) -> Whole {
-        self.registry.dispose_owner(session, self.grace + DISPOSAL_MARGIN).await;
+        let bound = self.grace + DISPOSAL_MARGIN;
+        let deadline = Instant::now() + bound;
+        self.registry.dispose_owner(session, bound).await;
+        let _ = timeout_at(deadline, self.terminals.gone(session)).await;
         super::empty(StatusCode::NO_CONTENT)
     }
 }
@@ -153,6 +166,14 @@ fn wait(query: &str) -> Result<Duration, Problem> {
         return Err(Problem::field("wait", format!("at most {}s, then ask again", MAX_WAIT.as_secs())));
     }
     Ok(wait)
+}
+
+fn created(path: &str, value: &impl Serialize) -> Whole {
+    let mut answer = as_json(StatusCode::CREATED, value);
+    if let Ok(location) = HeaderValue::from_str(path) {
+        answer.headers_mut().insert(header::LOCATION, location);
+    }
+    answer
 }
 
 fn as_json(status: StatusCode, value: &impl Serialize) -> Whole {

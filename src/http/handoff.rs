@@ -18,7 +18,10 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper::{
+    HeaderMap,
+    rt::{Read, ReadBufCursor, Write},
+};
 use hyper_util::rt::TokioIo;
 
 use super::{Whole, socket::Socket, stream::StreamPlan};
@@ -29,6 +32,16 @@ pub(crate) enum Answer {
     Whole(Whole),
     /// A stream: the connection leaves hyper.
     Stream(StreamPlan),
+}
+
+impl Answer {
+    /// Its headers, whoever writes them.
+    pub(crate) fn headers_mut(&mut self) -> &mut HeaderMap {
+        match self {
+            Self::Whole(answer) => answer.headers_mut(),
+            Self::Stream(plan) => &mut plan.headers,
+        }
+    }
 }
 
 impl From<Whole> for Answer {

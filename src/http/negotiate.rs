@@ -29,7 +29,8 @@ pub(crate) fn answer<B>(request: &Request<B>, make: impl FnOnce() -> Source) -> 
         *answer.headers_mut() = stream::headers();
         return Ok(answer.into());
     }
-    Ok(Answer::Stream(StreamPlan { source: make(), version: request.version(), heartbeat }))
+    let headers = stream::headers();
+    Ok(Answer::Stream(StreamPlan { source: make(), version: request.version(), headers, heartbeat }))
 }
 
 /// Whether the client had a stream before and may hold what came of it.

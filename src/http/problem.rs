@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::Whole;
 use crate::{
     id::InvalidSessionId,
-    producer::external::HearError,
+    producer::{external::HearError, pty::TerminalError},
     registry::{AccessError, KillError, LaunchError, StartError},
 };
 
@@ -39,6 +39,8 @@ pub(crate) enum Problem {
     MethodNotAllowed {
         allow: &'static str,
     },
+    /// A page of an origin that may not read answers asks whether it may.
+    ForeignOrigin(String),
     NotAcceptable,
     NotJson,
     NotText,
@@ -56,6 +58,10 @@ pub(crate) enum Problem {
     Finished(String),
     NotExternal(String),
     TooManyLive(String),
+    UnknownTerminal(String),
+    TooManyTerminals(String),
+    TerminalBusy(String),
+    TerminalEnded(String),
     Disposed,
     Draining,
     CannotAsk(String),
@@ -79,6 +85,7 @@ impl Problem {
     }
 
     /// Status, the name that a program can match, and what to do.
+    #[expect(clippy::too_many_lines, reason = "a table, one entry a problem")]
     fn class(&self) -> (StatusCode, &'static str, &'static str) {
         match self {
             Self::BadHost(_) => (StatusCode::BAD_REQUEST, "bad-host", "Send one Host header, NAME or NAME:PORT"),
@@ -104,6 +111,9 @@ impl Problem {
             Self::NoSuchPath => (StatusCode::NOT_FOUND, "no-such-path", "Check the path: there is nothing here"),
             Self::MethodNotAllowed { .. } => {
                 (StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed", "Use a method that the Allow header names")
+            }
+            Self::ForeignOrigin(_) => {
+                (StatusCode::FORBIDDEN, "foreign-origin", "Start the gateway with --allow-origin for the page's origin")
             }
             Self::NotAcceptable => (
                 StatusCode::NOT_ACCEPTABLE,
@@ -135,9 +145,6 @@ impl Problem {
             Self::UnknownTask(_) => {
                 (StatusCode::NOT_FOUND, "unknown-task", "List the session's tasks: there is none of this id")
             }
-            Self::AnotherSession(_) => {
-                (StatusCode::FORBIDDEN, "another-session", "Ask by the session that owns the task")
-            }
             Self::Finished(_) => {
                 (StatusCode::CONFLICT, "already-finished", "Stop reporting: a task's first end is final")
             }
@@ -146,11 +153,26 @@ impl Problem {
                 "not-external",
                 "Report on tasks that were started without a command; the gateway reports on the others itself",
             ),
+            Self::AnotherSession(_) => (StatusCode::FORBIDDEN, "another-session", "Ask by the session that owns it"),
             Self::TooManyLive(_) => (
                 StatusCode::TOO_MANY_REQUESTS,
                 "too-many-live-tasks",
                 "Kill a task or wait until one ends, then start again",
             ),
+            Self::UnknownTerminal(_) => {
+                (StatusCode::NOT_FOUND, "unknown-terminal", "List the session's terminals: there is none of this id")
+            }
+            Self::TooManyTerminals(_) => {
+                (StatusCode::TOO_MANY_REQUESTS, "too-many-terminals", "Close a terminal, then open another")
+            }
+            Self::TerminalBusy(_) => (
+                StatusCode::CONFLICT,
+                "terminal-busy",
+                "Wait until the task of the last send has ended, or kill it, then send again",
+            ),
+            Self::TerminalEnded(_) => {
+                (StatusCode::CONFLICT, "terminal-ended", "Open another terminal: the process in this one has ended")
+            }
             Self::Disposed => {
                 (StatusCode::CONFLICT, "session-disposed", "Wait until the session is disposed, then start again")
             }
@@ -180,10 +202,15 @@ impl Problem {
             Self::TooLarge { limit } => format!("the body may have {limit} bytes"),
             Self::Field { problem, .. } => problem.clone(),
             Self::UnknownTask(id) => format!("unknown task {id}"),
+            Self::UnknownTerminal(id) => format!("unknown terminal {id}"),
             Self::AnotherSession(detail)
             | Self::Finished(detail)
             | Self::NotExternal(detail)
             | Self::TooManyLive(detail)
+            | Self::ForeignOrigin(detail)
+            | Self::TooManyTerminals(detail)
+            | Self::TerminalBusy(detail)
+            | Self::TerminalEnded(detail)
             | Self::BrokenBody(detail)
             | Self::CannotAsk(detail)
             | Self::System(detail) => detail.clone(),
@@ -225,7 +252,8 @@ impl From<Problem> for Whole {
         // RFC 9110 §10.2.3, in seconds.
         let retry_after = match status {
             StatusCode::TOO_MANY_REQUESTS => Some("1"),
-            StatusCode::CONFLICT if matches!(problem, Problem::Disposed) => Some("1"),
+            // Of the conflicts, those that pass: an end is final.
+            StatusCode::CONFLICT if matches!(problem, Problem::Disposed | Problem::TerminalBusy(_)) => Some("1"),
             StatusCode::SERVICE_UNAVAILABLE => Some("5"),
             _ => None,
         };
@@ -269,6 +297,19 @@ impl From<HearError> for Problem {
             HearError::Access(error) => error.into(),
             HearError::Finished(_) => Self::Finished(error.to_string()),
             HearError::NotExternal(_) => Self::NotExternal(error.to_string()),
+        }
+    }
+}
+
+impl From<TerminalError> for Problem {
+    fn from(error: TerminalError) -> Self {
+        match error {
+            TerminalError::TooMany { .. } => Self::TooManyTerminals(error.to_string()),
+            TerminalError::Unknown(id) => Self::UnknownTerminal(id.to_string()),
+            TerminalError::AnotherSession(_) => Self::AnotherSession(error.to_string()),
+            TerminalError::Busy { .. } => Self::TerminalBusy(error.to_string()),
+            TerminalError::Closing(_) | TerminalError::Ended { .. } => Self::TerminalEnded(error.to_string()),
+            TerminalError::Start(error) => error.into(),
         }
     }
 }

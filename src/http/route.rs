@@ -8,12 +8,17 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_perc
 use super::problem::Problem;
 use crate::{
     hub::MAX_SESSIONS,
-    id::{InvalidSessionId, Scope, SessionId, TaskId},
+    id::{InvalidSessionId, Scope, SessionId, TaskId, TerminalId},
 };
 
 /// What a browser may ask for.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ObserveRoute {
+    /// The gateway's own page.
+    Page,
+    /// A file of the widget, which may not be there.
+    Widget(String),
+    Icon,
     Tasks(SessionId),
     Mux,
 }
@@ -29,14 +34,27 @@ pub(crate) enum ControlRoute {
     Owner(SessionId),
     Mux,
     Metrics,
+    Terminals(SessionId, TerminalRoute),
     Healthz,
     Readyz,
+}
+
+/// What may be asked of a session's terminals.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum TerminalRoute {
+    All,
+    One(TerminalId),
+    Send(TerminalId),
+    Resize(TerminalId),
 }
 
 /// Reads a path of the browsers' listener.
 pub(crate) fn observe(path: &str) -> Result<ObserveRoute, Problem> {
     let segments = Segments::of(path)?;
     match segments.as_strs().as_slice() {
+        [""] => Ok(ObserveRoute::Page),
+        ["widget", file] => Ok(ObserveRoute::Widget((*file).to_owned())),
+        ["favicon.ico"] => Ok(ObserveRoute::Icon),
         ["sessions", session, "tasks"] => Ok(ObserveRoute::Tasks(SessionId::new(session)?)),
         ["mux"] => Ok(ObserveRoute::Mux),
         _ => Err(Problem::NoSuchPath),
@@ -55,6 +73,9 @@ pub(crate) fn control(path: &str) -> Result<ControlRoute, Problem> {
         ["done"] => return Ok(ControlRoute::Done(Scope::Unowned)),
         ["sessions", session, "done"] => return Ok(ControlRoute::Done(Scope::Session(SessionId::new(session)?))),
         ["sessions", session] => return Ok(ControlRoute::Owner(SessionId::new(session)?)),
+        ["sessions", session, "terminals", rest @ ..] => {
+            return Ok(ControlRoute::Terminals(SessionId::new(session)?, terminals(rest)?));
+        }
         ["sessions", session, "tasks", rest @ ..] => (Scope::Session(SessionId::new(session)?), rest),
         ["tasks", rest @ ..] => (Scope::Unowned, rest),
         _ => return Err(Problem::NoSuchPath),
@@ -90,6 +111,23 @@ pub(crate) fn sessions(query: &str) -> Result<Vec<SessionId>, Problem> {
         sessions.push(session);
     }
     Ok(sessions)
+}
+
+fn terminals(rest: &[&str]) -> Result<TerminalRoute, Problem> {
+    let terminal = |id: &str| id.parse().map_err(|_| Problem::UnknownTerminal(id.to_owned()));
+    match rest {
+        [] => Ok(TerminalRoute::All),
+        [id] => Ok(TerminalRoute::One(terminal(id)?)),
+        [id, "send"] => Ok(TerminalRoute::Send(terminal(id)?)),
+        [id, "resize"] => Ok(TerminalRoute::Resize(terminal(id)?)),
+        _ => Err(Problem::NoSuchPath),
+    }
+}
+
+/// The control API's path of a session's terminals; a terminal's own is this, `/` and its id.
+#[must_use]
+pub fn terminals_path(session: &SessionId) -> String {
+    format!("{}/terminals", owner_path(session))
 }
 
 /// The control API's path of a scope's tasks; a task's own is this, `/` and its id.
@@ -159,7 +197,17 @@ mod tests {
             let problem = session(&format!("/sessions/{bad}/tasks")).unwrap_err();
             assert!(problem.starts_with("BadSessionId"), "{bad}: {problem}");
         }
-        for bad in ["/", "/sessions", "/sessions/a", "/sessions/a/tasks/", "//sessions/a/tasks", "/x", "*", ""] {
+        for bad in [
+            "/widget",
+            "/widget/a/b",
+            "/sessions",
+            "/sessions/a",
+            "/sessions/a/tasks/",
+            "//sessions/a/tasks",
+            "/x",
+            "*",
+            "",
+        ] {
             assert_eq!(session(bad).unwrap_err(), "NoSuchPath", "{bad}");
         }
     }
@@ -182,6 +230,14 @@ mod tests {
     }
 
     #[test]
+    fn the_page_and_the_widgets_files_have_one_path_each() {
+        assert_eq!(observe("/").unwrap(), ObserveRoute::Page);
+        assert_eq!(observe("/favicon.ico").unwrap(), ObserveRoute::Icon);
+        assert_eq!(observe("/widget/a.js").unwrap(), ObserveRoute::Widget("a.js".into()));
+        assert_eq!(observe("/widget/..%2Fa").unwrap(), ObserveRoute::Widget("../a".into()));
+    }
+
+    #[test]
     fn a_path_of_the_control_api_reads_back_as_it_was_written() {
         for name in ["demo", "a b", "构建", "100%", "%61", "."] {
             let scope = Scope::Session(SessionId::new(name).unwrap());
@@ -192,6 +248,14 @@ mod tests {
         }
         assert_eq!(control("/tasks").unwrap(), ControlRoute::Tasks(Scope::Unowned));
         assert!(matches!(control("/tasks/bash-0"), Err(Problem::UnknownTask(_))));
+        let demo = SessionId::new("a b").unwrap();
+        let send = format!("{}/term-3/send", terminals_path(&demo));
+        assert_eq!(
+            control(&send).unwrap(),
+            ControlRoute::Terminals(demo, TerminalRoute::Send("term-3".parse().unwrap()))
+        );
+        assert!(matches!(control("/sessions/a/terminals/bash-1"), Err(Problem::UnknownTerminal(_))));
+        assert!(matches!(control("/terminals"), Err(Problem::NoSuchPath)));
         assert!(matches!(control("/sessions/a/tasks/bash-1/eat"), Err(Problem::NoSuchPath)));
     }
 }

@@ -19,12 +19,13 @@ use hyper::{
     service::Service,
 };
 
-use super::{Whole, control::Control, gate::Gate, handoff::Answer, observe, stream, stream_body::StreamBody};
-use crate::{hub::Hub, shutdown::Shutdown, token::SecretToken, traffic::Traffic};
+use super::{Whole, control::Control, gate::Gate, handoff::Answer, observe::Observe, stream_body::StreamBody};
+use crate::{shutdown::Shutdown, token::SecretToken, traffic::Traffic};
 
 /// What browsers may ask for: it can look and nothing else. Clones are the same service.
 ///
-/// It answers `/sessions/{session}/tasks` and `/mux`; a server that has it below another path takes
+/// It answers `/sessions/{session}/tasks` and `/mux`, and has the page at `/` and the widget below
+/// `/widget/`; a server that has it below another path takes
 /// that off first. It does not check the `Host` header: a server on a loopback address should, or any page
 /// can have its own name lead there and read the lists (DNS rebinding).
 ///
@@ -32,19 +33,19 @@ use crate::{hub::Hub, shutdown::Shutdown, token::SecretToken, traffic::Traffic};
 /// graceful shutdown of the server around it waits for that.
 #[derive(Debug, Clone)]
 pub struct ObserveService {
-    hub: Arc<Hub>,
+    observe: Arc<Observe>,
     traffic: Arc<Traffic>,
     shutdown: Shutdown,
 }
 
 impl ObserveService {
-    pub(crate) fn new(hub: Arc<Hub>, traffic: Arc<Traffic>, shutdown: Shutdown) -> Self {
-        Self { hub, traffic, shutdown }
+    pub(crate) fn new(observe: Arc<Observe>, traffic: Arc<Traffic>, shutdown: Shutdown) -> Self {
+        Self { observe, traffic, shutdown }
     }
 
     /// Answers one request; its body means nothing.
     pub fn answer<B>(&self, request: &Request<B>) -> Response<Body> {
-        response(observe::answer(&self.hub, request), &self.traffic, &self.shutdown)
+        response(self.observe.answer(request), &self.traffic, &self.shutdown)
     }
 }
 
@@ -102,10 +103,11 @@ impl Service<Request<Incoming>> for ControlService {
 fn response(answer: Answer, traffic: &Arc<Traffic>, shutdown: &Shutdown) -> Response<Body> {
     match answer {
         Answer::Whole(answer) => answer.map(Body::whole),
-        Answer::Stream(plan) => {
+        Answer::Stream(mut plan) => {
+            let headers = std::mem::take(&mut plan.headers);
             let body = StreamBody::new(plan, traffic, shutdown.clone());
             let mut answer = Response::new(Body(Inner::Stream(body)));
-            *answer.headers_mut() = stream::headers();
+            *answer.headers_mut() = headers;
             answer
         }
     }
@@ -162,6 +164,7 @@ mod tests {
 
     use super::*;
     use crate::{
+        hub::Hub,
         id::{Kind, Scope},
         producer::in_process,
         registry::{NewTask, Registry},
@@ -190,7 +193,8 @@ mod tests {
     fn of(registry: &Registry) -> (Arc<Hub>, crate::shutdown::ShutdownTrigger, ObserveService) {
         let hub = Arc::new(Hub::new(Some(registry.observer()), registry.clock(), Duration::from_secs(15)));
         let (trigger, shutdown) = shutdown::channel();
-        (Arc::clone(&hub), trigger, ObserveService::new(hub, Arc::default(), shutdown))
+        let observe = Arc::new(Observe { hub: Arc::clone(&hub), allow_origins: Vec::new() });
+        (hub, trigger, ObserveService::new(observe, Arc::default(), shutdown))
     }
 
     #[tokio::test]

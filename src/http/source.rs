@@ -108,7 +108,7 @@ impl Source {
             },
             Self::Mux(mux) => {
                 let news = mux.next().await;
-                mux_event(mux.now(), news)
+                mux_said(mux.now(), &news)
             }
             Self::Overview(source) => {
                 let (overview, beats) = &mut **source;
@@ -122,26 +122,21 @@ impl Source {
                 let (notices, beats) = &mut **source;
                 tokio::select! {
                     biased;
-                    notice = notices.next() => notice.map_or(Said::End, |notice| notice_event(&notice)),
+                    notice = notices.next() => notice.map_or(Said::End, |notice| notice_said(&notice)),
                     at = beats.next() => Said::Beat(at),
                 }
             }
         }
     }
 
-    /// All that is left to say at the end of all; nothing newer follows. What was committed by now is
-    /// in it, even where the change feeds have not told of it yet.
-    pub(crate) fn last(&mut self) -> Vec<Said> {
+    /// What is left to say at the end of all, one thing after another: whatever was committed by now,
+    /// even where no feed has told of it yet.
+    pub(crate) fn rest(&mut self) -> Option<Said> {
         match self {
-            Self::Tasks(list) => {
-                let frame = list.subscription.last();
-                frame.map(|frame| Said::List(list.timely(frame))).into_iter().collect()
-            }
-            Self::Mux(mux) => mux.last().into_iter().map(|news| mux_event(mux.now(), news)).collect(),
-            Self::Overview(source) => vec![Said::Event(stamped(source.1.now(), &source.0.baseline()))],
-            Self::Notices(source) => {
-                std::iter::from_fn(|| source.0.owed()).map(|notice| notice_event(&notice)).collect()
-            }
+            Self::Tasks(list) => list.subscription.last().map(|frame| Said::List(list.timely(frame))),
+            Self::Mux(mux) => mux.last().map(|news| mux_said(mux.now(), &news)),
+            Self::Overview(source) => source.0.last().map(|event| Said::Event(stamped(source.1.now(), &event))),
+            Self::Notices(source) => source.0.try_next().map(|notice| notice_said(&notice)),
         }
     }
 
@@ -176,15 +171,15 @@ impl TaskList {
     }
 }
 
-fn mux_event(now: UnixMillis, news: MuxNews) -> Said {
+fn mux_said(now: UnixMillis, news: &MuxNews) -> Said {
     match news {
-        MuxNews::List(session, frame) => Said::Event(stamped(now, &mux::tasks(&session, frame.json()))),
-        MuxNews::Removed(session) => Said::Event(stamped(now, &mux::removed(&session))),
-        MuxNews::Beat(at) => Said::Beat(at),
+        MuxNews::List(session, frame) => Said::Event(stamped(now, &mux::tasks(session, frame.json()))),
+        MuxNews::Removed(session) => Said::Event(stamped(now, &mux::removed(session))),
+        MuxNews::Beat(at) => Said::Beat(*at),
     }
 }
 
-fn notice_event(notice: &Notice) -> Said {
+fn notice_said(notice: &Notice) -> Said {
     Said::Event(sse::event(EventId::Opaque(&notice.id.to_string()), &sse::json_line(&notice.task)))
 }
 

@@ -48,6 +48,8 @@ const FAREWELL: Duration = Duration::from_secs(2);
 pub(crate) struct StreamPlan {
     pub(crate) source: Source,
     pub(crate) version: Version,
+    /// The answer's headers: [`headers`], and what else its reader is told.
+    pub(crate) headers: HeaderMap,
     pub(crate) heartbeat: Heartbeat,
 }
 
@@ -114,7 +116,7 @@ pub(super) struct Stream {
 impl Stream {
     fn begin(plan: StreamPlan, traffic: &Arc<Traffic>) -> Self {
         let framing = if plan.version == Version::HTTP_10 { Framing::ToEndOfFile } else { Framing::Chunked };
-        let mut unsent = head(framing, plan.source.now());
+        let mut unsent = head(framing, &plan.headers, plan.source.now());
         let mut stream = Self::without_head(plan, framing, traffic);
         unsent.extend_from_slice(&stream.unsent);
         stream.unsent = unsent.freeze();
@@ -127,7 +129,7 @@ impl Stream {
     }
 
     fn without_head(plan: StreamPlan, framing: Framing, traffic: &Arc<Traffic>) -> Self {
-        let StreamPlan { mut source, version: _, heartbeat } = plan;
+        let StreamPlan { mut source, version: _, headers: _, heartbeat } = plan;
         let counted = traffic.count(source.kind());
         // Before the source is read, so that what is encoded later has a later stamp.
         let now = source.now();
@@ -137,21 +139,16 @@ impl Stream {
     }
 
     /// What is to be sent next, and the stream behind it; none at a planned end.
-    pub(super) async fn next(mut self, shutdown: &mut Shutdown) -> Option<(Bytes, Option<Self>)> {
+    pub(super) async fn next(mut self, shutdown: &mut Shutdown) -> Option<(Bytes, Self)> {
         if self.unsent.is_empty() {
             let said = tokio::select! {
                 biased;
-                () = shutdown.reached(Phase::Ending) => Said::End,
+                () = shutdown.reached(Phase::Ending) => self.source.rest()?,
                 said = self.source.next() => said,
             };
-            let Some(bytes) = self.bytes_of(said) else {
-                let last = self.source.last().into_iter().filter_map(|said| self.bytes_of(said));
-                let last = last.collect::<Vec<_>>().concat();
-                return (!last.is_empty()).then(|| (last.into(), None));
-            };
-            self.unsent = bytes;
+            self.unsent = self.bytes_of(said)?;
         }
-        Some((std::mem::take(&mut self.unsent), Some(self)))
+        Some((std::mem::take(&mut self.unsent), self))
     }
 
     async fn write_until_ended(&mut self, socket: &impl Socket, shutdown: &mut Shutdown) -> io::Result<End> {
@@ -208,14 +205,12 @@ impl Stream {
         Some(frame)
     }
 
-    /// Writes what is left to say, and the end. The ends of tasks come at the very last moment of a
-    /// shutdown, and are told before that of the stream.
+    /// Writes what is left to say, and the end: the end of the children is told before that of the
+    /// stream, though both came at once.
     async fn write_farewell(&mut self, socket: &mut impl Socket) -> io::Result<()> {
         socket.write_all(&std::mem::take(&mut self.unsent)).await?;
-        for said in self.source.last() {
-            if let Some(bytes) = self.bytes_of(said) {
-                socket.write_all(&bytes).await?;
-            }
+        while let Some(bytes) = self.source.rest().and_then(|said| self.bytes_of(said)) {
+            socket.write_all(&bytes).await?;
         }
         if self.framing == Framing::Chunked {
             socket.write_all(sse::LAST_CHUNK).await?;
@@ -235,14 +230,14 @@ impl Framing {
 
 /// Status line and headers, in HTTP/1.x's form (RFC 9112 §2.1). The stream is the connection's
 /// last answer, and says so.
-fn head(framing: Framing, now: UnixMillis) -> BytesMut {
+fn head(framing: Framing, headers: &HeaderMap, now: UnixMillis) -> BytesMut {
     let (status, last) = match framing {
         Framing::Chunked => ("HTTP/1.1 200 OK\r\n", "connection: close\r\ntransfer-encoding: chunked\r\n\r\n"),
         Framing::ToEndOfFile => ("HTTP/1.0 200 OK\r\n", "connection: close\r\n\r\n"),
     };
     let mut head = BytesMut::with_capacity(512);
     head.extend_from_slice(status.as_bytes());
-    for (name, value) in &headers() {
+    for (name, value) in headers {
         head.extend_from_slice(name.as_str().as_bytes());
         head.extend_from_slice(b": ");
         head.extend_from_slice(value.as_bytes());

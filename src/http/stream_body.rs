@@ -21,7 +21,7 @@ use super::stream::{Stream, StreamPlan};
 use crate::{shutdown::Shutdown, traffic::Traffic};
 
 /// Waits for what is to be sent next, and gives it with what comes behind it.
-type Next = Pin<Box<dyn Future<Output = Option<(Bytes, Option<(Stream, Shutdown)>)>> + Send + Sync>>;
+type Next = Pin<Box<dyn Future<Output = Option<(Bytes, Stream, Shutdown)>> + Send + Sync>>;
 
 /// One subscriber's stream. Dropping it unsubscribes.
 pub(crate) struct StreamBody(Option<Next>);
@@ -35,7 +35,7 @@ impl StreamBody {
 fn next(stream: Stream, mut shutdown: Shutdown) -> Next {
     Box::pin(async move {
         let (bytes, stream) = stream.next(&mut shutdown).await?;
-        Some((bytes, stream.map(|stream| (stream, shutdown))))
+        Some((bytes, stream, shutdown))
     })
 }
 
@@ -46,8 +46,8 @@ impl Body for StreamBody {
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let Some(waiting) = &mut self.0 else { return Poll::Ready(None) };
         let news = ready!(waiting.as_mut().poll(cx));
-        let (bytes, rest) = news.unzip();
-        self.0 = rest.flatten().map(|(stream, shutdown)| next(stream, shutdown));
+        let (bytes, rest) = news.map(|(bytes, stream, shutdown)| (bytes, next(stream, shutdown))).unzip();
+        self.0 = rest;
         Poll::Ready(bytes.map(|bytes| Ok(Frame::data(bytes))))
     }
 

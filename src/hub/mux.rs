@@ -3,8 +3,8 @@
 //! Promises:
 //! - It says what each session's own stream would: a list when it is not empty, every change, `[]`
 //!   when one empties; and when a session was disposed.
-//! - A removal is told before the list that came after it, so that rows of a session that was opened
-//!   again are never taken for those of the one before.
+//! - After a removal the list is told as it is now, whether or not it was told before: so a removal
+//!   that comes late does not take the rows of a session that was opened again.
 //! - What waits for a slow reader is two bits a session: which list is another one, and whether the
 //!   session was removed. The list itself is read when its turn comes. Every session has its turn
 //!   before any has a second.
@@ -99,22 +99,15 @@ impl Mux {
         }
     }
 
-    /// All that is left to say at the end of all, see [`Subscription::last`].
-    pub(crate) fn last(&mut self) -> Vec<MuxNews> {
-        let removed = std::mem::take(&mut self.removed) | self.inbox.removed.swap(0, Ordering::AcqRel);
-        let asked = std::mem::take(&mut self.asked);
-        self.listed = 0;
-        let mut news = Vec::new();
-        for (at, member) in self.members.iter_mut().enumerate() {
-            let bit = 1 << at;
-            if removed & bit != 0 {
-                member.forget();
-                news.push(MuxNews::Removed(member.session().clone()));
-            }
-            let last = member.last().or_else(|| (asked & bit != 0).then(|| member.baseline()));
-            news.extend(last.map(|frame| MuxNews::List(member.session().clone(), frame)));
-        }
-        news
+    /// What is left to say at the end of all: removals, and the lists that the reader does not have.
+    pub(crate) fn last(&mut self) -> Option<MuxNews> {
+        self.removed |= self.inbox.removed.swap(0, Ordering::AcqRel);
+        self.listed = self.removed | self.asked;
+        self.next_in_turn().or_else(|| {
+            self.members
+                .iter_mut()
+                .find_map(|member| member.last().map(|frame| MuxNews::List(member.session().clone(), frame)))
+        })
     }
 
     /// Goes through those whose turn it is until one has something to say.

@@ -8,10 +8,10 @@ use crate::registry::{Stop, StopError, StopReason};
 pub(super) struct Bell(watch::Sender<Option<StopReason>>);
 
 impl Bell {
-    /// A bell, and where it is heard.
+    /// A bell, and where it is heard. The receiver's error says that the task's record is gone.
     pub(super) fn new() -> (Self, watch::Receiver<Option<StopReason>>) {
-        let (bell, heard) = watch::channel(None);
-        (Self(bell), heard)
+        let (bell, asked) = watch::channel(None);
+        (Self(bell), asked)
     }
 }
 

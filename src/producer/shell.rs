@@ -1,4 +1,4 @@
-//! Commands run by `bash -c`, each in a process group of its own.
+//! Commands run by a shell, each in a process group of its own.
 //!
 //! Promises:
 //! - The task settles when the command itself exits, not when its pipe closes: a process that it
@@ -13,23 +13,23 @@
 use std::{
     collections::BTreeMap,
     io,
-    os::fd::OwnedFd,
+    os::unix::process::CommandExt,
     path::PathBuf,
-    process::{Child, Command, Stdio},
+    process::{Command, ExitStatus, Stdio},
     time::Duration,
 };
 
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
+use rustix::process::Signal;
 use tokio::{
-    io::unix::AsyncFd,
     net::unix::pipe,
     sync::watch,
     time::{Instant, sleep_until},
 };
 use tokio_util::task::TaskTracker;
 
-use super::{bell::Bell, exit::Exit, group::Group};
+use super::{bell::Bell, exit::Exit, group::Group, leader::Leader, refusal};
 use crate::{
+    id::Kind,
     registry::{LaunchError, Launched, Producer, StopReason, TaskHandle},
     task::{End, Outcome},
     token::SecretToken,
@@ -44,10 +44,44 @@ const PIPE_CAPACITY: usize = 1024 * 1024;
 /// How often a group whose leader has gone is looked at.
 const GROUP_POLL: Duration = Duration::from_millis(100);
 
+/// Which shell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shell {
+    /// `bash -c COMMAND`: no profile, no questions.
+    Bash,
+    /// `pwsh -NoProfile -NonInteractive -Command COMMAND`: PowerShell, which without those two
+    /// would run the user's profile first, and stop at a question that nobody can answer.
+    Pwsh,
+}
+
+impl Shell {
+    /// The shell that runs tasks of that kind.
+    #[must_use]
+    pub fn of(kind: &Kind) -> Option<Self> {
+        [Self::Bash, Self::Pwsh].into_iter().find(|shell| shell.program() == kind.as_str())
+    }
+
+    /// The program, and the kind of its tasks.
+    fn program(self) -> &'static str {
+        match self {
+            Self::Bash => "bash",
+            Self::Pwsh => "pwsh",
+        }
+    }
+
+    /// What stands in front of the command.
+    fn flags(self) -> &'static [&'static str] {
+        match self {
+            Self::Bash => &["-c"],
+            Self::Pwsh => &["-NoProfile", "-NonInteractive", "-Command"],
+        }
+    }
+}
+
 /// A command to be run by a shell.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShellCommand {
-    /// What `bash -c` gets.
+    /// What the shell is to run.
     pub command: String,
     /// Where it runs; none is where the gateway runs. Must be absolute.
     pub cwd: Option<PathBuf>,
@@ -70,10 +104,16 @@ impl Shells {
         Self { grace, supervisors: TaskTracker::new(), ending: watch::Sender::new(false) }
     }
 
-    /// The producer of one command. It must be launched within a tokio runtime with I/O and time.
+    /// The producer of one command for bash, as [`Shells::run`] makes it.
     #[must_use]
     pub fn bash(&self, command: ShellCommand) -> impl Producer {
-        Bash { shells: self.clone(), command }
+        self.run(Shell::Bash, command)
+    }
+
+    /// The producer of one command. It must be launched within a tokio runtime with I/O and time.
+    #[must_use]
+    pub fn run(&self, shell: Shell, command: ShellCommand) -> impl Producer {
+        Run { shells: self.clone(), shell, command }
     }
 
     /// Stops whatever still runs, and returns when all of it is gone: at most the grace and a
@@ -85,15 +125,16 @@ impl Shells {
     }
 }
 
-struct Bash {
+struct Run {
     shells: Shells,
+    shell: Shell,
     command: ShellCommand,
 }
 
-impl Producer for Bash {
+impl Producer for Run {
     fn launch(self) -> Result<Launched, LaunchError> {
-        let Self { shells, command } = self;
-        let process = Process::spawn(&command)?;
+        let Self { shells, shell, command } = self;
+        let process = Process::spawn(shell, &command)?;
         let (bell, asked) = Bell::new();
         Ok(Launched::new(bell, move |task| {
             let supervisor = Supervisor {
@@ -112,88 +153,45 @@ impl Producer for Bash {
 
 /// A running command. Dropped before it was seen to exit, it takes its group with it.
 struct Process {
-    child: Child,
+    leader: Leader,
     group: Group,
-    /// Readable when the leader has exited (`pidfd_open(2)`), which reaps nothing.
-    exited: AsyncFd<OwnedFd>,
     output: Option<pipe::Receiver>,
-    reaped: bool,
 }
 
 impl Process {
-    fn spawn(command: &ShellCommand) -> Result<Self, LaunchError> {
-        let field = |field, problem: String| LaunchError::Field { field, problem };
-        if let Some(cwd) = &command.cwd {
-            if !cwd.is_absolute() {
-                return Err(field("cwd", format!("{} is not an absolute path", cwd.display())));
-            }
-            match cwd.metadata() {
-                Ok(found) if found.is_dir() => {}
-                Ok(_) => return Err(field("cwd", format!("{} is not a directory", cwd.display()))),
-                Err(error) => return Err(field("cwd", format!("{} cannot be entered: {error}", cwd.display()))),
-            }
-        }
+    fn spawn(shell: Shell, command: &ShellCommand) -> Result<Self, LaunchError> {
+        refusal::enterable(command.cwd.as_deref())?;
         let failed = |action| move |source| LaunchError::System { action, source };
         let (reader, writer) = io::pipe().map_err(failed("make a pipe"))?;
         let output = pipe::Receiver::from_owned_fd(reader.into()).map_err(failed("make a pipe"))?;
         let errors = writer.try_clone().map_err(failed("make a pipe"))?;
-        let mut bash = Command::new("bash");
+        let mut program = Command::new(shell.program());
         // The gateway's own key is not the command's; a caller who sets it has it.
-        bash.arg("-c").arg(&command.command).env_remove(SecretToken::VARIABLE).envs(&command.env);
-        bash.stdin(Stdio::null()).stdout(writer).stderr(errors);
+        program.args(shell.flags()).arg(&command.command).env_remove(SecretToken::VARIABLE).envs(&command.env);
+        program.stdin(Stdio::null()).stdout(writer).stderr(errors).process_group(0);
         if let Some(cwd) = &command.cwd {
-            bash.current_dir(cwd);
+            program.current_dir(cwd);
         }
-        let child = std::os::unix::process::CommandExt::process_group(&mut bash, 0).spawn().map_err(|source| {
-            if source.kind() == io::ErrorKind::NotFound {
-                return field("kind", "bash is not installed where the gateway runs".into());
-            }
-            if source.kind() == io::ErrorKind::ArgumentListTooLong {
-                return field("command", "the command and its environment are longer than the system allows".into());
-            }
-            LaunchError::System { action: "start bash", source }
+        let child = program.spawn().map_err(|error| {
+            // Which shell it is, was asked for by the kind.
+            refusal::of_spawn(error, shell.program().as_ref(), "kind", &command.env)
         })?;
         // The command's own ends of the pipe must go, or the pipe never closes.
-        drop(bash);
-        let mut unwatched = Unwatched(Some(child));
-        let pid = unwatched.0.as_ref().map_or(0, Child::id);
-        let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
-        let pid = pid.ok_or_else(|| failed("watch bash")(io::ErrorKind::InvalidData.into()))?;
-        let pidfd = pidfd_open(pid, PidfdFlags::NONBLOCK).map_err(|error| failed("watch bash")(error.into()))?;
-        #[allow(
-            deprecated,
-            reason = "its successor is an unsafe function; this descriptor is owned, so nobody else closes it"
-        )]
-        let exited = AsyncFd::new(pidfd).map_err(failed("watch bash"))?;
-        let child = unwatched.0.take().ok_or_else(|| failed("watch bash")(io::ErrorKind::InvalidData.into()))?;
-        Ok(Self { child, group: Group::led_by(pid), exited, output: Some(output), reaped: false })
+        drop(program);
+        let leader = Leader::watch(child).map_err(failed("watch the shell"))?;
+        Ok(Self { group: Group::led_by(leader.pid()), leader, output: Some(output) })
     }
 
     /// The leader's status, once it has exited; reaps it.
-    fn reap(&mut self) -> io::Result<std::process::ExitStatus> {
-        self.reaped = true;
-        self.child.wait()
+    fn reap(&mut self) -> io::Result<ExitStatus> {
+        self.leader.reap()
     }
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
-        if !self.reaped {
+        if !self.leader.is_reaped() {
             self.group.signal(Signal::KILL);
-            // Killed, so this takes a moment at most.
-            let _ = self.reap();
-        }
-    }
-}
-
-/// A child that nobody watches yet.
-struct Unwatched(Option<Child>);
-
-impl Drop for Unwatched {
-    fn drop(&mut self) {
-        if let Some(child) = &mut self.0 {
-            let _ = child.kill();
-            let _ = child.wait();
         }
     }
 }
@@ -294,7 +292,7 @@ impl Supervisor {
     async fn next(&mut self) -> Event {
         tokio::select! {
             biased;
-            _ = self.process.exited.readable() => Event::Exited,
+            () = self.process.leader.exited() => Event::Exited,
             event = next_but_exit(&mut self.asked, &mut self.ending, self.kill_at, &mut self.process.output, &self.task) => event,
         }
     }

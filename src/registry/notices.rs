@@ -239,7 +239,7 @@ impl Notices {
     /// not returned is not taken.
     pub async fn next(&mut self) -> Option<Notice> {
         loop {
-            match self.take() {
+            match self.look() {
                 Found::Notice(notice) => return Some(notice),
                 Found::TakenOver => return None,
                 // A bell that rang since is heard still.
@@ -249,22 +249,20 @@ impl Notices {
     }
 
     /// The next notice, if one is owed now.
-    pub(crate) fn owed(&mut self) -> Option<Notice> {
-        match self.take() {
+    pub fn try_next(&mut self) -> Option<Notice> {
+        match self.look() {
             Found::Notice(notice) => Some(notice),
             Found::TakenOver | Found::Nothing => None,
         }
     }
 
-    fn take(&mut self) -> Found {
-        let held = self.position;
+    fn look(&mut self) -> Found {
         let mut state = lock(&self.registry.shared.state);
         if !std::mem::replace(&mut self.entered, true) {
             let visit = Visit { number: self.visit, scope: self.scope.clone(), wake: Arc::clone(&self.wake) };
-            state.enter(visit, held);
+            state.enter(visit, self.position);
         }
-        let found = state.take_notice(&self.scope, held.reader, self.visit);
-        drop(state);
+        let found = state.take_notice(&self.scope, self.position.reader, self.visit);
         if let Found::Notice(notice) = &found {
             self.position = notice.id;
         }

@@ -50,16 +50,15 @@ pub(super) struct Bucket {
     pub(super) generation: Generation,
     /// Opened by name: it stays when it is empty. Else it goes with a start that failed.
     opened: bool,
-    /// Being disposed: nothing starts in it any more.
-    disposing: bool,
+    /// Whether it is being disposed: nothing starts in it any more. Receivers learn by the
+    /// sender's end that the bucket is gone.
+    disposing: watch::Sender<bool>,
     /// Admitted, and not registered yet.
     reserved: usize,
     live: usize,
     tasks: BTreeMap<Seq, Entry>,
     /// In the order of settlement.
     settled: VecDeque<Seq>,
-    /// Never sent to; its receivers learn that the bucket is gone.
-    gone: watch::Sender<()>,
 }
 
 /// One record and what belongs to it.
@@ -136,7 +135,7 @@ impl State {
             return Err(Refused::OwnerDisposed);
         }
         let bucket = self.bucket_or_new(scope);
-        if bucket.disposing {
+        if bucket.is_disposing() {
             return Err(Refused::OwnerDisposed);
         }
         if bucket.live + bucket.reserved >= limits.max_live_tasks {
@@ -178,7 +177,7 @@ impl State {
         if self.closed {
             return Err(Refused::Closed);
         }
-        if self.bucket_mut(scope).is_none_or(|bucket| bucket.generation != generation || bucket.disposing) {
+        if self.bucket_mut(scope).is_none_or(|bucket| bucket.generation != generation || bucket.is_disposing()) {
             return Err(Refused::OwnerDisposed);
         }
         let counter = self.counters.entry(kind.clone()).or_default();
@@ -265,10 +264,17 @@ impl State {
 
     /// Closes a bucket to new tasks. The receiver learns when it is gone; the flag says whether
     /// this call was the one that closed it.
-    pub(super) fn begin_disposal(&mut self, session: &SessionId) -> Option<(Generation, bool, watch::Receiver<()>)> {
+    pub(super) fn begin_disposal(&mut self, session: &SessionId) -> Option<(Generation, bool, watch::Receiver<bool>)> {
         let bucket = self.owners.get_mut(session)?;
-        let first = !std::mem::replace(&mut bucket.disposing, true);
-        Some((bucket.generation, first, bucket.gone.subscribe()))
+        // Told once: a receiver that hears more than that takes it for the bucket's end.
+        let first = bucket.disposing.send_if_modified(|disposing| !std::mem::replace(disposing, true));
+        Some((bucket.generation, first, bucket.disposing.subscribe()))
+    }
+
+    /// Whether that life of a session is being disposed, now and later; none if it is gone.
+    pub(super) fn disposing(&self, session: &SessionId, generation: Generation) -> Option<watch::Receiver<bool>> {
+        let bucket = self.owners.get(session).filter(|bucket| bucket.generation == generation)?;
+        Some(bucket.disposing.subscribe())
     }
 
     /// Removes an owner and all its records.
@@ -327,7 +333,11 @@ impl Bucket {
         self.tasks.values_mut()
     }
 
+    fn is_disposing(&self) -> bool {
+        *self.disposing.borrow()
+    }
+
     fn is_unused(&self) -> bool {
-        !self.opened && !self.disposing && self.reserved == 0 && self.tasks.is_empty()
+        !self.opened && !self.is_disposing() && self.reserved == 0 && self.tasks.is_empty()
     }
 }

@@ -6,9 +6,9 @@ use std::{convert::Infallible, sync::Arc, time::Duration};
 use crate::{
     clock::Clock,
     config::Settings,
-    http::control::Control,
+    http::{control::Control, observe::Observe},
     hub::Hub,
-    producer::{external::Externals, shell::Shells},
+    producer::{external::Externals, pty::Terminals, shell::Shells},
     registry::Registry,
     shutdown::Shutdown,
     traffic::Traffic,
@@ -18,6 +18,7 @@ use crate::{
 #[derive(Debug, Clone)]
 pub(crate) struct Services {
     pub(crate) hub: Arc<Hub>,
+    pub(crate) observe: Arc<Observe>,
     pub(crate) traffic: Arc<Traffic>,
     /// None without a registry: there is nothing to control.
     pub(crate) control: Option<Arc<Control>>,
@@ -28,20 +29,24 @@ impl Services {
         let clock = registry.as_ref().map_or_else(Clock::system, Registry::clock);
         let observer = registry.as_ref().map(Registry::observer);
         let hub = Arc::new(Hub::new(observer, clock, settings.heartbeat));
+        let observe = Observe { hub: Arc::clone(&hub), allow_origins: settings.allow_origins.clone() };
         let traffic = Arc::new(Traffic::default());
         let control = registry.map(|registry| {
+            let (grace, unseen) = (settings.grace, settings.limits.output_tail);
+            let terminals = Terminals::new(registry.clone(), settings.terminals, grace, unseen);
             Arc::new(Control {
                 registry,
                 hub: Arc::clone(&hub),
                 traffic: Arc::clone(&traffic),
                 shells: Shells::new(settings.grace),
                 externals: Externals::new(settings.grace),
+                terminals,
                 shutdown,
                 request_timeout: settings.request_timeout,
                 grace: settings.grace,
             })
         });
-        Self { hub, traffic, control }
+        Self { hub, observe: Arc::new(observe), traffic, control }
     }
 
     /// Beats for silent streams and ends the leases that ran out, for as long as it is polled.
@@ -58,12 +63,15 @@ impl Services {
         }
     }
 
-    /// Refuses every start from now on, and ends every task and process; returns how many tasks
+    /// Refuses every start from now on, and ends every task, process and terminal; returns how many tasks
     /// had not ended within `bound`.
     pub(crate) async fn end_tasks(&self, bound: Duration) -> usize {
         let Some(control) = &self.control else { return 0 };
-        let live = control.registry.close(bound).await;
-        control.shells.close().await;
-        live
+        let tasks = async {
+            let live = control.registry.close(bound).await;
+            control.shells.close().await;
+            live
+        };
+        tokio::join!(tasks, control.terminals.close_all()).0
     }
 }

@@ -60,7 +60,7 @@ fn what_ignores_sigterm_gets_sigkill_after_the_grace_leader_or_not() {
     let gateway = Gateway::with(&["--grace", "300ms"]);
     gateway.run("demo", "trap '' TERM; echo up; while :; do sleep 0.0625; done");
     // Here the leader goes at once, and a member that ignores SIGTERM stays.
-    gateway.run("demo", "(trap '' TERM; echo up; while :; do sleep 0.03125; done) & trap 'exit 0' TERM; wait");
+    gateway.run("demo", "trap 'exit 0' TERM; (trap '' TERM; echo up; while :; do sleep 0.03125; done) & wait");
     for id in ["bash-1", "bash-2"] {
         gateway.control("GET", &format!("/sessions/demo/tasks/{id}/output?wait=30s"), None);
         gateway.control("POST", &format!("/sessions/demo/tasks/{id}/kill"), None);

@@ -4,7 +4,7 @@ use std::process::Output;
 
 use serde_json::{Value, json};
 
-use crate::support::{Gateway, tasklight, terminal::Terminal};
+use crate::support::{Gateway, tasklight, tty::Terminal};
 
 fn out(output: &Output) -> String {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -13,7 +13,7 @@ use std::{
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::support::{Gateway, http, sse::Stream, tasklight};
+use crate::support::{Gateway, http, sse::Stream, tasklight, terminal::Terminal};
 
 const TOKEN: &str = "a-token-of-a-test-0123456789";
 const WRONG: &str = "a-token-of-a-test-0123456780";
@@ -207,6 +207,10 @@ fn the_token_is_neither_logged_nor_handed_down() {
     let output = gateway.control("GET", &path, None).json()["text"].as_str().unwrap().to_owned();
     assert!(output.contains("PATH=") && output.ends_with("done\n"), "{output}");
     assert!(!output.contains(TOKEN) && !output.contains("TASKLIGHT_CONTROL_TOKEN"), "{output}");
+    let terminal = Terminal::open(&gateway, "demo", "read -r; env; echo done");
+    let typed = terminal.send(json!({ "text": "" })).text;
+    assert!(typed.contains("PATH=") && typed.ends_with("done\r\n"), "{typed}");
+    assert!(!typed.contains(TOKEN) && !typed.contains("TASKLIGHT_CONTROL_TOKEN"), "{typed}");
     let log = gateway.log();
     assert!(log.contains("no valid control token peer=127.0.0.1:"), "{log}");
     assert!(!log.contains(TOKEN) && !log.contains(WRONG), "{log}");

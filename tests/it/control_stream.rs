@@ -86,6 +86,13 @@ fn a_head_request_for_a_stream_gets_its_headers_and_an_end() {
     }
     let answer = http::over_tcp(gateway.address, &http::request("HEAD", "/mux?session=a", &[], ""));
     assert_eq!((answer.status, answer.header("content-type")), (200, Some("text/event-stream")));
+    for path in ["/tasks", "/sessions/demo/tasks", "/metrics"] {
+        let mut socket = connect();
+        socket.write_all(&http::request("HEAD", path, &[], "")).unwrap();
+        let mut head = String::new();
+        socket.read_to_string(&mut head).unwrap();
+        assert!(head.starts_with("HTTP/1.1 200 OK\r\n") && head.ends_with("\r\n\r\n"), "{path}: {head}");
+    }
     for source in ["tasks", "mux", "overview", "done"] {
         assert_eq!(gateway.metric(&format!("tasklight_streams{{source=\"{source}\"}}")), 0);
     }

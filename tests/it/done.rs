@@ -121,7 +121,9 @@ fn readers_of_one_session_share_the_notices() {
     const TASKS: usize = 30;
     let gateway = Gateway::with(&["--max-live-tasks", "100"]);
     let mut streams: Vec<_> = (0..3).map(|_| done(&gateway, "")).collect();
-    streams.iter_mut().for_each(|stream| _ = stream.opening_id());
+    for stream in &mut streams {
+        stream.opening_id();
+    }
     let readers: Vec<_> = streams
         .into_iter()
         .map(|mut stream| {

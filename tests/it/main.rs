@@ -12,11 +12,13 @@
 
 mod support;
 
+mod assets;
 mod children;
 mod cli;
 mod control;
 mod control_over_tcp;
 mod control_stream;
+mod cors;
 mod done;
 mod embedded;
 mod external;
@@ -26,8 +28,12 @@ mod main_job;
 mod metrics;
 mod mux;
 mod output;
+mod pwsh;
+mod raw_requests;
 mod registry;
 mod run;
 mod shutdown;
 mod stream;
+mod terminals;
+mod terminals_end;
 mod watch;

@@ -56,13 +56,9 @@ fn a_page_sees_several_sessions_on_one_connection() {
     }
     assert_eq!(gateway.control("DELETE", "/sessions/b", None).status, 204);
     for stream in [&mut page, &mut agent] {
-        let mut seen = Vec::new();
-        while seen.last() != Some(&json!({"type": "session/tasks", "sessionId": "b", "tasks": []})) {
-            seen.push(frame(stream));
-        }
-        let removed = json!({"type": "host/session-removed", "sessionId": "b"});
-        assert_eq!(seen.iter().filter(|frame| **frame == removed).count(), 1, "{seen:?}");
-        assert_eq!(seen[seen.len() - 2], removed, "a removal comes before the list that follows it: {seen:?}");
+        while frame(stream) != json!({"type": "host/session-removed", "sessionId": "b"}) {}
+        // A removal is followed by the list as it is now.
+        assert_eq!(frame(stream), json!({"type": "session/tasks", "sessionId": "b", "tasks": []}));
     }
     gateway.run("b", "true");
     for stream in [&mut page, &mut agent] {
@@ -204,7 +200,9 @@ fn a_mux_reader_that_stops_costs_little_and_comes_to_the_newest_lists() {
     }
     let mut stalled: Vec<_> =
         (0..8).flat_map(|_| [browser(&gateway, "session=a&session=b", &[]), gateway.stream("/mux", &[])]).collect();
-    stalled.iter_mut().for_each(|stream| _ = frame(stream));
+    for stream in &mut stalled {
+        frame(stream);
+    }
     let before = gateway.memory();
     for n in 0..150 {
         start(["a", "b"][n % 2], "");
@@ -229,7 +227,8 @@ fn a_thousand_muxes_of_random_sessions_leave_nothing() {
     let gateway = Gateway::start();
     gateway.run("a", "sleep 300");
     for _ in 0..1_000 {
-        let query: String = (0..fastrand::usize(1..=8)).map(|_| format!("session={}&", fastrand::u32(..))).collect();
+        let query: Vec<_> = (0..fastrand::usize(1..=8)).map(|_| format!("session={}", fastrand::u32(..))).collect();
+        let query = query.join("&");
         if fastrand::bool() {
             drop(browser(&gateway, &query, &[]));
         } else {

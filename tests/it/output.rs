@@ -7,9 +7,9 @@ use std::{
     process::{Command, Stdio},
 };
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::support::{Gateway, eventually, tasklight};
+use crate::support::{Gateway, eventually, tasklight, terminal::Terminal};
 
 const TAIL: usize = 256 * 1024;
 
@@ -148,6 +148,16 @@ fn a_whole_output_is_in_the_file_that_the_read_names() {
     gateway.signal("TERM");
     assert!(gateway.wait().success());
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 0, "nothing is left");
+}
+
+#[test]
+fn the_whole_of_what_a_terminal_put_out_is_in_a_file_too() {
+    let (gateway, _place, _folder) = spilling(&[]);
+    let sent = Terminal::open(&gateway, "demo", "read -r; seq 1 300000").send(json!({ "text": "" }));
+    let (notice, _) = split(&sent.text);
+    let path = notice.split_once("; all of it is in ").unwrap().1.strip_suffix(']').unwrap();
+    let whole = String::from_utf8(fs::read(path).unwrap()).unwrap();
+    assert!(whole == format!("\n{}", counted(300_000)).replace('\n', "\r\n"), "{} bytes", whole.len());
 }
 
 #[test]

@@ -460,7 +460,7 @@ async fn a_disposal_whose_caller_leaves_removes_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_disposals_at_once_both_return_when_the_owner_is_gone() {
+async fn disposals_at_once_all_return_when_the_owner_is_gone_and_not_before() {
     let registry = registry();
     let a = session("a");
     let task = start(&registry, &a);
@@ -470,9 +470,11 @@ async fn two_disposals_at_once_both_return_when_the_owner_is_gone() {
         task.settle(Outcome::new(End::Killed));
     };
     let bound = Duration::from_secs(5);
-    let (first, second, ()) =
-        tokio::join!(registry.dispose_owner(session, bound), registry.dispose_owner(session, bound), settle);
-    assert_eq!((first, second), (Disposal::Clean, Disposal::Clean));
+    let dispose = || async {
+        let disposal = registry.dispose_owner(session, bound).await;
+        assert_eq!((disposal, registry.size()), (Disposal::Clean, (0, 0)));
+    };
+    tokio::join!(dispose(), dispose(), dispose(), settle);
     assert_eq!(registry.size(), (0, 0));
 }
 

@@ -11,7 +11,7 @@ use std::{
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::support::{Gateway, PATIENCE, eventually, sse::Stream, tasklight, terminal::Terminal, wait};
+use crate::support::{Gateway, PATIENCE, eventually, sse::Stream, tasklight, tty::Terminal, wait};
 
 /// `tasklight run` in the session demo of the gateway at that socket.
 fn run(socket: &Path, words: &[&str]) -> Command {

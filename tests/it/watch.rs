@@ -8,7 +8,7 @@ use std::{
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::support::{Gateway, tasklight, terminal::Terminal, wait};
+use crate::support::{Gateway, tasklight, tty::Terminal, wait};
 
 fn watch(gateway: &Gateway, flags: &[&str]) -> Command {
     let mut command = tasklight();

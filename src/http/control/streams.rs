@@ -45,6 +45,7 @@ impl Control {
             | ControlRoute::Kill(..)
             | ControlRoute::Output(..)
             | ControlRoute::Owner(_)
+            | ControlRoute::Terminals(..)
             | ControlRoute::Healthz
             | ControlRoute::Readyz => return Ok(None),
         };

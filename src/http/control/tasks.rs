@@ -2,20 +2,19 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-use hyper::{
-    Request, StatusCode,
-    body::Incoming,
-    header::{self, HeaderValue},
-};
+use hyper::{Request, StatusCode, body::Incoming};
 use serde::Deserialize;
 
 use super::{
     super::{Whole, body, empty, problem::Problem, route::tasks_path},
-    Control, as_json,
+    Control, as_json, created,
 };
 use crate::{
     id::{Kind, Scope, TaskId},
-    producer::{external::Lease, shell::ShellCommand},
+    producer::{
+        external::Lease,
+        shell::{Shell, ShellCommand},
+    },
     registry::{NewTask, Update},
     task::{Detail, End, Label},
 };
@@ -34,7 +33,7 @@ struct Start {
 
 /// Who works.
 enum Work {
-    Here(ShellCommand),
+    Here(Shell, ShellCommand),
     Elsewhere(Option<Lease>),
 }
 
@@ -63,15 +62,10 @@ impl Control {
         let start: Start = body::json(request, self.request_timeout).await?;
         let (task, work) = start.checked()?;
         let task = match work {
-            Work::Here(command) => self.registry.start(scope, task, self.shells.bash(command))?,
+            Work::Here(shell, command) => self.registry.start(scope, task, self.shells.run(shell, command))?,
             Work::Elsewhere(lease) => self.registry.start(scope, task, self.externals.task(lease))?,
         };
-        let mut answer = as_json(StatusCode::CREATED, &task);
-        let location = format!("{}/{}", tasks_path(scope), task.id);
-        if let Ok(location) = HeaderValue::from_str(&location) {
-            answer.headers_mut().insert(header::LOCATION, location);
-        }
-        Ok(answer)
+        Ok(created(&format!("{}/{}", tasks_path(scope), task.id), &task))
     }
 
     pub(super) async fn update(
@@ -118,7 +112,7 @@ impl Start {
             if kind.is_none() && label.is_none() {
                 return Err(Problem::field(
                     "command",
-                    "missing: what `bash -c` is to run; or give a kind and a label, and work on the task yourself",
+                    "missing: what the shell is to run; or give a kind and a label, and work on the task yourself",
                 ));
             }
             let missing = "missing: a task without a command has a kind and a label";
@@ -135,24 +129,37 @@ impl Start {
             return Err(Problem::field("leaseMs", "only a task without a command has a lease"));
         }
         let kind = kind.unwrap_or_else(Kind::bash);
-        if kind != Kind::bash() {
-            return Err(Problem::field("kind", format!("a command is run by kind bash, not by {kind}")));
-        }
-        if command.contains('\0') {
-            return Err(Problem::field("command", "a command has no NUL character"));
-        }
+        let shell = Shell::of(&kind).ok_or_else(|| {
+            Problem::field(
+                "kind",
+                format!("a command is run by kind bash or pwsh, not by {kind}; for a pty, open a terminal"),
+            )
+        })?;
+        check_command(&command)?;
         let env = env.unwrap_or_default();
-        if let Some(name) = env.keys().find(|name| name.is_empty() || name.contains(['=', '\0'])) {
-            return Err(Problem::field(
-                "env",
-                format!("{name:?} is not a variable's name: it is empty, or has '=' or NUL"),
-            ));
-        }
-        if let Some((name, _)) = env.iter().find(|(_, value)| value.contains('\0')) {
-            return Err(Problem::field(format!("env.{name}"), "a variable's value has no NUL character"));
-        }
+        check_variables(&env)?;
         let label = label.map_or_else(|| Label::from_command(&command), Ok);
         let label = label.map_err(|_| Problem::field("command", "a command has something to run in it"))?;
-        Ok((NewTask { kind, label }, Work::Here(ShellCommand { command, cwd, env })))
+        Ok((NewTask { kind, label }, Work::Here(shell, ShellCommand { command, cwd, env })))
     }
+}
+
+pub(super) fn check_command(command: &str) -> Result<(), Problem> {
+    if command.contains('\0') {
+        return Err(Problem::field("command", "a command has no NUL character"));
+    }
+    Ok(())
+}
+
+pub(super) fn check_variables(env: &BTreeMap<String, String>) -> Result<(), Problem> {
+    if let Some(name) = env.keys().find(|name| name.is_empty() || name.contains(['=', '\0'])) {
+        return Err(Problem::field(
+            "env",
+            format!("{name:?} is not a variable's name: it is empty, or has '=' or NUL"),
+        ));
+    }
+    if let Some((name, _)) = env.iter().find(|(_, value)| value.contains('\0')) {
+        return Err(Problem::field(format!("env.{name}"), "a variable's value has no NUL character"));
+    }
+    Ok(())
 }

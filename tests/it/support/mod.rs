@@ -1,8 +1,10 @@
 //! A gateway of one's own for each test, and ways to talk to it.
 
 pub(crate) mod http;
+pub(crate) mod raw;
 pub(crate) mod sse;
 pub(crate) mod terminal;
+pub(crate) mod tty;
 
 use std::{
     io::{BufRead, BufReader},
@@ -68,6 +70,15 @@ impl Gateway {
         let folder = std::mem::replace(&mut self.folder, tempfile::tempdir().unwrap());
         let mut command = tasklight();
         command.args(["serve", "--listen", "127.0.0.1:0", "--control"]).arg(socket_of(folder.path()));
+        Self::spawn(command, folder)
+    }
+
+    /// A gateway with a variable set.
+    pub(crate) fn with_variable(name: &str, value: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = tasklight();
+        command.args(["serve", "--listen", "127.0.0.1:0", "--control"]).arg(socket_of(folder.path()));
+        command.env(name, value);
         Self::spawn(command, folder)
     }
 

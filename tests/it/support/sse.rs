@@ -97,7 +97,7 @@ impl Stream {
         while !head.ends_with("\r\n\r\n") {
             assert_ne!(reader.read_line(&mut head).unwrap(), 0, "the stream ended in its head: {head}");
         }
-        let chunked = head.contains("transfer-encoding: chunked\r\n");
+        let chunked = head.to_ascii_lowercase().contains("\r\ntransfer-encoding: chunked\r\n");
         let chunk = chunked.then_some(0);
         Self { reader, head, chunk, last_id: String::new(), retry: None, comments: Vec::new() }
     }
