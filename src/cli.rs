@@ -1,24 +1,31 @@
 //! The command line: arguments to a command, a command to an exit code.
 
 pub(crate) mod args;
+mod backoff;
 mod client;
+mod events;
 mod print;
+mod run;
 mod serve;
+mod text;
+mod watch;
 
 use std::{
+    ffi::OsString,
     io::{self, IsTerminal},
     process::ExitCode,
 };
 
+use hyper::StatusCode;
 use tasklight::{
-    TaskView,
+    InvalidLabel, TaskView,
     paths::{owner_path, tasks_path},
 };
 use tracing_subscriber::EnvFilter;
 
 use self::{
     args::{Arguments, Command, StartArguments},
-    client::{Client, ClientError, Method},
+    client::{Client, ClientError, Content, Method},
 };
 
 /// Why a command failed. `tasklight help` documents the exit codes.
@@ -32,6 +39,12 @@ pub(crate) enum CommandError {
     Token(#[from] args::TokenError),
     #[error("this folder's name cannot be a session's; name one with --session")]
     NoSession,
+    #[error(transparent)]
+    Label(#[from] InvalidLabel),
+    #[error("name a command")]
+    NoCommand,
+    #[error("{} cannot be run: {error}", program.display())]
+    NotRun { program: OsString, error: io::Error },
     #[error("{0}")]
     System(#[source] io::Error),
     /// Nobody reads what is printed any more.
@@ -49,6 +62,9 @@ impl CommandError {
             | Self::Bind(_)
             | Self::Token(_)
             | Self::NoSession
+            | Self::Label(_)
+            | Self::NoCommand
+            | Self::NotRun { .. }
             | Self::System(_)
             | Self::Print(_)
             | Self::Impatient => ExitCode::FAILURE,
@@ -57,9 +73,9 @@ impl CommandError {
 }
 
 /// Carries a command out.
-pub(crate) fn run(arguments: Arguments) -> ExitCode {
+pub(crate) fn carry_out(arguments: Arguments) -> ExitCode {
     match execute(arguments) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(CommandError::Print(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => {
             print::error(&error);
@@ -68,45 +84,66 @@ pub(crate) fn run(arguments: Arguments) -> ExitCode {
     }
 }
 
-fn execute(arguments: Arguments) -> Result<(), CommandError> {
-    if let Command::Serve(serve) = arguments.command {
-        log_to_stderr();
-        return serve::serve(serve, arguments.control);
+fn execute(Arguments { control, command }: Arguments) -> Result<ExitCode, CommandError> {
+    match command {
+        Command::Serve(serve) => {
+            log_to_stderr();
+            serve::serve(serve, control)?;
+        }
+        Command::Run(run) => return run::run(run, &control),
+        Command::Watch { session, json } => {
+            let client = Client::new(&control)?;
+            let watch = watch::watch(&client, session.session()?, json);
+            runtime()?.block_on(watch)?;
+        }
+        asking @ (Command::Start(_)
+        | Command::List { .. }
+        | Command::Output { .. }
+        | Command::Kill { .. }
+        | Command::Dispose { .. }) => runtime()?.block_on(ask(&Client::new(&control)?, asking))?,
     }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.map_err(CommandError::System)?.block_on(ask(arguments))
+    Ok(ExitCode::SUCCESS)
 }
 
-/// The commands that ask a gateway.
-async fn ask(arguments: Arguments) -> Result<(), CommandError> {
-    let client = Client::new(&arguments.control)?;
-    match arguments.command {
-        Command::Serve(_) => Ok(()),
+fn runtime() -> Result<tokio::runtime::Runtime, CommandError> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(CommandError::System)
+}
+
+/// The commands that ask a gateway one thing.
+async fn ask(client: &Client, command: Command) -> Result<(), CommandError> {
+    match command {
+        Command::Serve(_) | Command::Run(_) | Command::Watch { .. } => Ok(()),
         Command::Start(start) => {
             let json = start.json;
             let scope = start.scope.scope()?;
-            let task = client.send(Method::POST, &tasks_path(&scope), Some(&start_body(start)?)).await?;
+            let body = start_body(start)?;
+            let task = client.send(Method::POST, &tasks_path(&scope), Content::Json(&body)).await?.body;
             if json { print::line(&task) } else { print::line(&client::parsed::<TaskView>(&task)?.id.to_string()) }
         }
         Command::List { scope, json } => {
-            let list = client.send(Method::GET, &tasks_path(&scope.scope()?), None).await?;
-            if json { print::line(&list) } else { print::list(&client::parsed::<Vec<TaskView>>(&list)?) }
+            let scope = scope.scope()?;
+            let list = client.send(Method::GET, &tasks_path(&scope), Content::None).await?.body;
+            if json { print::line(&list) } else { print::list(&client::parsed::<Vec<TaskView>>(&list)?, &scope) }
         }
         Command::Output { task, scope, wait, json } => {
             let wait = wait.map(|wait| format!("?wait={}ms", wait.as_millis())).unwrap_or_default();
             let path = format!("{}/{task}/output{wait}", tasks_path(&scope.scope()?));
-            let output = client.send(Method::GET, &path, None).await?;
+            let output = client.send(Method::GET, &path, Content::None).await?.body;
             if json { print::line(&output) } else { print::output(&client::parsed(&output)?) }
         }
         Command::Kill { task, scope, reason, json } => {
             let path = format!("{}/{task}/kill", tasks_path(&scope.scope()?));
             let body = serde_json::json!({ "reason": reason });
-            let task = client.send(Method::POST, &path, Some(&body)).await?;
-            if json { print::line(&task) } else { print::status(&client::parsed::<TaskView>(&task)?) }
+            let answer = client.send(Method::POST, &path, Content::Json(&body)).await?;
+            if json {
+                return print::line(&answer.body);
+            }
+            let task = client::parsed::<TaskView>(&answer.body)?;
+            if answer.status == StatusCode::ACCEPTED { print::asked(&task) } else { print::finished(&task) }
         }
         Command::Dispose { session } => {
             let session = session.session()?;
-            client.send(Method::DELETE, &owner_path(&session), None).await?;
+            client.send(Method::DELETE, &owner_path(&session), Content::None).await?;
             print::line(&format!("{session} disposed"))
         }
     }

@@ -7,5 +7,5 @@ use std::process::ExitCode;
 use clap::Parser;
 
 fn main() -> ExitCode {
-    cli::run(cli::args::Arguments::parse())
+    cli::carry_out(cli::args::Arguments::parse())
 }

@@ -9,3 +9,5 @@ mod leader;
 pub mod pty;
 mod refusal;
 pub mod shell;
+
+pub use self::exit::Exit;

@@ -1,6 +1,7 @@
 //! Arguments and variables, as typed values. What a newcomer reads at `tasklight help` is here.
 
 use std::{
+    ffi::OsString,
     net::{IpAddr, SocketAddr},
     num::NonZeroUsize,
     path::PathBuf,
@@ -9,7 +10,7 @@ use std::{
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use tasklight::{
-    ControlAddress, HostName, InvalidToken, Scope, SecretToken, SessionId, TaskId, TokenFileError,
+    ControlAddress, HostName, InvalidToken, Kind, Label, Scope, SecretToken, SessionId, TaskId, TokenFileError,
     config::AllowedOrigin,
 };
 
@@ -34,12 +35,15 @@ Examples:
   tasklight start --session demo -- make test
   curl -N http://127.0.0.1:8080/sessions/demo/tasks
   tasklight output --session demo bash-1 --wait 30s
+  tasklight run --session demo -- cargo test
+  tasklight watch --session demo
 
 Exit codes:
   0  done
   1  the gateway refused, or something failed; stderr says what
   2  the command line is wrong
-  3  no gateway answers at the control address";
+  3  no gateway answers at the control address
+run has the exit code of its command.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -49,7 +53,20 @@ pub(crate) enum Command {
     /// Start a command in the background, and print its task's id
     #[command(after_help = START_HELP)]
     Start(StartArguments),
+    /// Run a command here, as if nothing stood between, and show it as a task
+    #[command(after_help = RUN_HELP)]
+    Run(RunArguments),
+    /// Show a session's tasks live, until Ctrl-C
+    #[command(after_help = WATCH_HELP)]
+    Watch {
+        #[command(flatten)]
+        session: SessionArgument,
+        /// Print each list as one line of JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// List a session's tasks and the unowned ones
+    #[command(after_help = LIST_HELP)]
     List {
         #[command(flatten)]
         scope: ScopeArguments,
@@ -60,6 +77,7 @@ pub(crate) enum Command {
     /// Print what a task put out since the last time, and how it stands
     ///
     /// There is one cursor for each task: what was printed once is not printed again, to nobody.
+    #[command(after_help = OUTPUT_HELP)]
     Output {
         /// The task, such as bash-1
         task: TaskId,
@@ -73,6 +91,7 @@ pub(crate) enum Command {
         json: bool,
     },
     /// End a task: SIGTERM, and SIGKILL 3 s later to what is left
+    #[command(after_help = KILL_HELP)]
     Kill {
         /// The task, such as bash-1
         task: TaskId,
@@ -102,6 +121,51 @@ serve exits with 0. A second signal exits at once.";
 const START_HELP: &str = "\
 One argument is a command line for the shell: tasklight start 'make && ./run'.
 More are one command and its arguments, each kept as it is: tasklight start -- grep -r 'a b' src.";
+
+const RUN_HELP: &str = "\
+The command has this terminal, its keys, its size and its colours, and run exits with its code: 128
+and the signal's number after a signal, 127 if there is no such command, 126 if it cannot be run.
+Signals go to the command. A kill of the task ends the command's process group. A gateway that is
+absent or restarts changes nothing for the command; a line on stderr says so, and the task is
+registered again. The last 256 KiB of output show there.
+Where stdin and stdout are terminals the command gets one of its own; else a stream that is no
+terminal is a pipe, and stdin is the one that run has.";
+
+const WATCH_HELP: &str = "\
+On a terminal the list is drawn in place: running tasks first, then ended ones, the last first. Else
+each change of a task is a line. It waits for a gateway that is absent, and says so on stderr.
+NO_COLOR switches colours off.";
+
+const LIST_HELP: &str = "\
+One task a line: id, status, duration, label and, in brackets, a detail:
+  bash-1  failed   3m 05s  make test  (exit code: 2)
+Without any: no tasks in session demo. Control characters are shown as \\u{1b}, not obeyed.";
+
+const OUTPUT_HELP: &str = "\
+The output, and behind it a line in brackets that says how the task stands:
+  [bash-1 running] or [bash-1 failed, exit code: 2]
+Without anything new: [no new output] in front of that. What is missing is said where it is missing:
+  [4096 bytes of older output are gone]
+To a pipe or a file the output goes as it is; on a terminal nothing but its colours is obeyed.";
+
+const KILL_HELP: &str = "\
+Prints `bash-1 stopping` when it was asked to end, or, where nothing was left to do, how it ended:
+  bash-1 already finished: killed, signal: SIGTERM";
+
+#[derive(Debug, Args)]
+pub(crate) struct RunArguments {
+    #[command(flatten)]
+    pub(crate) session: SessionArgument,
+    /// What people see [default: the command]
+    #[arg(long, value_parser = Label::new)]
+    pub(crate) label: Option<Label>,
+    /// What sort of work it is: a lower-case letter, then letters, digits and '-'
+    #[arg(long, default_value = "run")]
+    pub(crate) kind: Kind,
+    /// The command and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
 
 #[derive(Debug, Args)]
 pub(crate) struct ServeArguments {
@@ -218,10 +282,7 @@ impl ShellKind {
     pub(crate) fn command_line(self, command: &[String]) -> String {
         match (self, command) {
             (_, [line]) => line.clone(),
-            (Self::Bash, words) => {
-                let quoter = shlex::Quoter::new().allow_nul(true);
-                quoter.join(words.iter().map(String::as_str)).unwrap_or_else(|_| words.join(" "))
-            }
+            (Self::Bash, words) => quoted(words.iter().map(String::as_str)),
             // A quoted word is a text and no command, unless the call operator stands before it.
             (Self::Pwsh, words) => {
                 let words: Vec<_> = words.iter().map(|word| powershell_word(word)).collect();
@@ -328,6 +389,12 @@ impl ControlArguments {
             _ => Ok(None),
         }
     }
+}
+
+/// Words as one would type them for a shell, each to be itself.
+pub(crate) fn quoted<'a>(words: impl Iterator<Item = &'a str> + Clone) -> String {
+    let quoter = shlex::Quoter::new().allow_nul(true);
+    quoter.join(words.clone()).unwrap_or_else(|_| words.collect::<Vec<_>>().join(" "))
 }
 
 fn name_and_value(text: &str) -> Result<(String, String), &'static str> {

@@ -1,14 +1,17 @@
 //! What the commands print.
 
 use std::{
-    io::{self, Write},
+    io::{self, IsTerminal, Write},
     time::Duration,
 };
 
 use serde::Deserialize;
-use tasklight::{TaskView, clock::Clock};
+use tasklight::{Scope, TaskView, clock::Clock};
 
-use super::CommandError;
+use super::{
+    CommandError,
+    text::{duration, lines, one_line},
+};
 
 /// The answer of the control API's `output`.
 #[derive(Deserialize)]
@@ -22,8 +25,14 @@ pub(super) fn line(text: &str) -> Result<(), CommandError> {
     write(&format!("{text}\n"))
 }
 
-/// A list, one task a line: id, status, duration, label, detail.
-pub(super) fn list(tasks: &[TaskView]) -> Result<(), CommandError> {
+/// A list, one task a line: id, status, duration, label, detail. An empty one says so.
+pub(super) fn list(tasks: &[TaskView], scope: &Scope) -> Result<(), CommandError> {
+    if tasks.is_empty() {
+        return match scope {
+            Scope::Session(session) => line(&format!("no tasks in session {}", one_line(session.as_str()))),
+            Scope::Unowned => line("no unowned tasks"),
+        };
+    }
     let now = Clock::system().now();
     let rows: Vec<[String; 5]> = tasks
         .iter()
@@ -48,65 +57,47 @@ pub(super) fn list(tasks: &[TaskView]) -> Result<(), CommandError> {
     write(&lines.collect::<String>())
 }
 
-/// A task's output, and behind it how the task stands.
+/// A task's output, and behind it how the task stands. On a terminal the output commands nothing;
+/// elsewhere it is as it is.
 pub(super) fn output(output: &Output) -> Result<(), CommandError> {
-    let text = &output.text;
-    let gap = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
-    write(&format!("{text}{gap}[{}]\n", stands(&output.task)))
+    let text = match output.text.as_str() {
+        "" => "[no new output]\n".to_owned(),
+        text if io::stdout().is_terminal() => lines(text),
+        text => text.to_owned(),
+    };
+    let gap = if output.text.is_empty() || output.text.ends_with('\n') { "" } else { "\n" };
+    write(&format!("{text}{gap}[{} {}]\n", output.task.id, stands(&output.task)))
 }
 
-/// How a task stands.
-pub(super) fn status(task: &TaskView) -> Result<(), CommandError> {
-    line(&stands(task))
+/// A task that was asked to end.
+pub(super) fn asked(task: &TaskView) -> Result<(), CommandError> {
+    line(&format!("{} {}", task.id, stands(task)))
+}
+
+/// A task that had ended before it was asked to.
+pub(super) fn finished(task: &TaskView) -> Result<(), CommandError> {
+    line(&format!("{} already finished: {}", task.id, stands(task)))
 }
 
 /// A failure, on stderr.
 pub(super) fn error(error: &CommandError) {
+    notice(&error.to_string());
+}
+
+/// A line for people, on stderr.
+pub(super) fn notice(what: &str) {
     // Where stderr is gone too, nobody is left to tell.
-    let _ = writeln!(io::stderr(), "tasklight: {error}");
+    let _ = writeln!(io::stderr(), "tasklight: {what}");
 }
 
-fn stands(task: &TaskView) -> String {
+/// `running`, or `failed, exit code: 1`.
+pub(super) fn stands(task: &TaskView) -> String {
     let detail = task.detail.as_deref().map(|detail| format!(", {}", one_line(detail)));
-    format!("{} {}{}", task.id, task.status, detail.unwrap_or_default())
+    format!("{}{}", task.status, detail.unwrap_or_default())
 }
 
-fn write(text: &str) -> Result<(), CommandError> {
+/// Text as it is.
+pub(super) fn write(text: &str) -> Result<(), CommandError> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(CommandError::Print)
-}
-
-/// Text of the wire on one line of a terminal: control characters are shown, not obeyed.
-fn one_line(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() }).collect()
-}
-
-/// `42s`, `3m 05s`, `2h 07m`, rounded down.
-fn duration(duration: Duration) -> String {
-    let seconds = duration.as_secs();
-    let (hours, minutes) = (seconds / 3600, seconds / 60 % 60);
-    match (hours, minutes) {
-        (0, 0) => format!("{seconds}s"),
-        (0, minutes) => format!("{minutes}m {:02}s", seconds % 60),
-        (hours, minutes) => format!("{hours}h {minutes:02}m"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn durations_are_short_and_rounded_down() {
-        let shown = |millis| duration(Duration::from_millis(millis));
-        assert_eq!(shown(999), "0s");
-        assert_eq!(shown(42_999), "42s");
-        assert_eq!(shown(185_000), "3m 05s");
-        assert_eq!(shown(7_639_999), "2h 07m");
-    }
-
-    #[test]
-    fn a_label_cannot_command_the_terminal() {
-        assert_eq!(one_line("a\u{1b}[31m\nb\u{9b}"), "a\\u{1b}[31m\\nb\\u{9b}");
-    }
 }

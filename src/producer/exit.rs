@@ -4,8 +4,9 @@ use std::{fmt, os::unix::process::ExitStatusExt, process::ExitStatus};
 
 use rustix::process::Signal;
 
-/// `exit code: N` or `signal: NAME`.
-pub(super) struct Exit(pub(super) ExitStatus);
+/// How a process ended, in the words that a task's detail has: `exit code: N` or `signal: NAME`.
+#[derive(Debug, Clone, Copy)]
+pub struct Exit(pub ExitStatus);
 
 impl fmt::Display for Exit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -4,7 +4,7 @@ use std::process::Output;
 
 use serde_json::{Value, json};
 
-use crate::support::{Gateway, tasklight};
+use crate::support::{Gateway, tasklight, tty::Terminal};
 
 fn out(output: &Output) -> String {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -21,15 +21,44 @@ fn start_prints_the_id_and_the_rest_follows_from_it() {
         out(&cli(&["output", "--session", "demo", "bash-1", "--wait", "30s"])),
         "42\n[bash-1 failed, exit code: 3]\n"
     );
-    assert_eq!(out(&cli(&["output", "--session", "demo", "bash-1"])), "[bash-1 failed, exit code: 3]\n");
+    assert_eq!(
+        out(&cli(&["output", "--session", "demo", "bash-1"])),
+        "[no new output]\n[bash-1 failed, exit code: 3]\n"
+    );
     let list = out(&cli(&["list", "--session", "demo"]));
     assert_eq!(list, "bash-1  failed  0s  echo $((40+2)); exit 3  (exit code: 3)\n");
     assert_eq!(out(&cli(&["start", "--session", "demo", "--", "sleep", "60"])), "bash-2\n");
     assert_eq!(out(&cli(&["kill", "--session", "demo", "bash-2", "--reason", "enough"])), "bash-2 stopping\n");
     gateway.ended("demo", "bash-2");
-    assert_eq!(out(&cli(&["kill", "--session", "demo", "bash-2"])), "bash-2 killed, signal: SIGTERM\n");
+    let again = out(&cli(&["kill", "--session", "demo", "bash-2"]));
+    assert_eq!(again, "bash-2 already finished: killed, signal: SIGTERM\n");
     assert_eq!(out(&cli(&["dispose", "--session", "demo"])), "demo disposed\n");
-    assert_eq!(out(&cli(&["list", "--session", "demo"])), "");
+    assert_eq!(out(&cli(&["list", "--session", "demo"])), "no tasks in session demo\n");
+    assert_eq!(out(&cli(&["list", "--unowned"])), "no unowned tasks\n");
+    assert_eq!(out(&cli(&["list", "--session", "demo", "--json"])), "[]\n");
+}
+
+#[test]
+fn what_a_task_says_is_shown_and_not_obeyed() {
+    let gateway = Gateway::start();
+    let hostile = "a\u{1b}[2J\u{202e}b\nbash-9  completed";
+    let task = json!({"kind": "build", "label": hostile});
+    gateway.control("POST", "/sessions/demo/tasks", Some(task));
+    gateway.control("PATCH", "/sessions/demo/tasks/build-1", Some(json!({"detail": "x\ny"})));
+    let list = out(&gateway.cli(&["list", "--session", "demo"]));
+    assert!(list.ends_with("s  a\\u{1b}[2J\\u{202e}b\\nbash-9  completed  (x\\ny)\n"), "{list}");
+    assert_eq!(list.lines().count(), 1);
+    let said = "\u{1b}[31mred\u{1b}[m \u{1b}]0;title\u{7}10%\r20%\r\n";
+    let append = || gateway.append("/sessions/demo/tasks/build-1", said);
+    append();
+    let raw = out(&gateway.cli(&["output", "--session", "demo", "build-1"]));
+    assert_eq!(raw, format!("{said}[build-1 running, x\\ny]\n"), "a pipe gets it as it is");
+    append();
+    let mut command = tasklight();
+    command.arg("--control").arg(gateway.socket()).args(["output", "--session", "demo", "build-1"]);
+    let mut terminal = Terminal::run(command);
+    assert!(terminal.end().success());
+    terminal.until("\u{1b}[31mred\u{1b}[m \\u{1b}]0;title\\u{7}10%\r\n20%\r\n\u{1b}[0m[build-1 running, x\\ny]\r\n");
 }
 
 #[test]
@@ -125,10 +154,22 @@ fn an_address_in_use_is_said_with_what_to_do() {
 fn help_shows_a_newcomer_the_way() {
     let help = |arguments: &[&str]| out(&tasklight().args(arguments).output().unwrap());
     let all = help(&["--help"]);
-    for word in ["serve", "start", "list", "output", "kill", "dispose", "curl -N", "Exit codes", "TASKLIGHT_CONTROL"] {
+    for word in [
+        "serve",
+        "start",
+        "run",
+        "watch",
+        "list",
+        "output",
+        "kill",
+        "dispose",
+        "curl -N",
+        "Exit codes",
+        "TASKLIGHT_CONTROL",
+    ] {
         assert!(all.contains(word), "{word} in {all}");
     }
-    for command in ["serve", "start", "list", "output", "kill", "dispose"] {
+    for command in ["serve", "start", "run", "watch", "list", "output", "kill", "dispose"] {
         assert!(help(&[command, "--help"]).contains("Usage: tasklight"), "{command}");
     }
     assert!(help(&["serve", "--help"]).contains("TASKLIGHT_LISTEN"));

@@ -6,6 +6,7 @@ pub(crate) mod openapi;
 pub(crate) mod raw;
 pub(crate) mod sse;
 pub(crate) mod terminal;
+pub(crate) mod tty;
 
 use std::{
     io::{BufRead, BufReader},
@@ -95,6 +96,14 @@ impl Gateway {
             command.env_remove(name);
         }
         command.args(&wrapper[1..]).arg(inner.get_program());
+        command.args(["serve", "--listen", "127.0.0.1:0", "--control"]).arg(socket_of(folder.path()));
+        Self::spawn(command, folder)
+    }
+
+    /// Another gateway at the same control address, behind one that has ended.
+    pub(crate) fn again(&mut self) -> Self {
+        let folder = std::mem::replace(&mut self.folder, Arc::new(tempfile::tempdir().unwrap()));
+        let mut command = tasklight();
         command.args(["serve", "--listen", "127.0.0.1:0", "--control"]).arg(socket_of(folder.path()));
         Self::spawn(command, folder)
     }
