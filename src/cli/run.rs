@@ -98,6 +98,9 @@ async fn run_here(arguments: RunArguments, control: &ControlArguments) -> Result
     };
     let status = running.until_the_end().await?;
     let last_output = timeout(LAST_OUTPUT, running.relay.finished()).await;
+    // Not before, since the output is made up for a terminal that does nothing to it; what is typed
+    // from now on is for the shell.
+    running.release();
     if let Some((reporting, ending)) = reported {
         ending.send_replace(Some(running.ending(status)));
         let _ = reporting.await;
@@ -169,8 +172,6 @@ impl Running {
                             match change {
                                 Change::Ended(status) => {
                                     self.relay.finish();
-                                    // What is typed from now on is for the shell.
-                                    self.release();
                                     return Ok(status);
                                 }
                                 Change::Stopped(signal) => self.stop(signal),

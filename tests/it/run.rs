@@ -356,7 +356,9 @@ fn a_gateway_that_is_killed_and_started_again_gets_the_task_and_its_output_again
     let script = "echo before; read -r x; echo after; exit 6";
     let mut child =
         sh(&gateway, script).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    // Then it knows of its task, and says that the gateway is gone.
     newest(&gateway, "it shows", is_running);
+    eventually("output came", || (output_of(&gateway, "run-1") == "before\n").then_some(()));
     gateway.signal("KILL");
     gateway.wait();
     let mut said = [0; 10];
@@ -388,8 +390,14 @@ fn a_gateway_that_is_killed_and_started_again_gets_the_task_and_its_output_again
 #[test]
 fn a_gateway_that_shuts_down_kills_nothing_here() {
     let mut gateway = Gateway::start();
-    let mut child = sh(&gateway, "read -r x; exit 8").stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child = sh(&gateway, "echo before; read -r x; exit 8")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
     newest(&gateway, "it shows", is_running);
+    eventually("output came", || (output_of(&gateway, "run-1") == "before\n").then_some(()));
     gateway.signal("TERM");
     assert!(gateway.wait().success());
     let mut said = [0; 10];

@@ -14,8 +14,9 @@ use std::{
 use pty_process::blocking::Pty;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
-    io::Errno,
+    io::{Errno, ioctl_fionread},
     process::{Pid, Signal, kill_process, kill_process_group},
+    pty::{OpenptFlags, ioctl_tiocgptpeer},
     termios::{LocalModes, SpecialCodeIndex, Termios, tcgetattr, tcgetpgrp},
 };
 use tokio::sync::mpsc;
@@ -28,6 +29,9 @@ const READ_SIZE: usize = 64 * 1024;
 /// Bytes taken at most once the command has ended: more than a pipe holds by then, and an end to
 /// what a process that it left behind goes on to write. Linux has no larger pipes.
 const MAX_LEFT: usize = 1024 * 1024;
+
+/// Keys that Linux keeps for who reads a terminal (`N_TTY_BUF_SIZE`, less one).
+const TERMINAL_HOLDS: u64 = 4095;
 
 /// Keys that the command has not read yet: more are left in our terminal.
 const MAX_UNREAD_KEYS: usize = 64 * 1024;
@@ -191,7 +195,7 @@ impl Keys {
     /// Keys that were pressed.
     fn take(&self, keys: &[u8], unread: &mut Vec<u8>) {
         let Ok(settings) = tcgetattr(&*self.terminal) else { return unread.extend(keys) };
-        if !unread.is_empty() && presses(&settings, SpecialCodeIndex::VINTR, keys) {
+        if presses(&settings, SpecialCodeIndex::VINTR, keys) && (!unread.is_empty() || self.is_full()) {
             // It would only wait behind what nobody reads.
             unread.clear();
             if let Ok(front) = tcgetpgrp(self.terminal.as_fd()) {
@@ -208,6 +212,12 @@ impl Keys {
             return;
         }
         unread.extend(keys);
+    }
+
+    /// Whether the command's terminal holds all the keys that it can, and looks at no other.
+    fn is_full(&self) -> bool {
+        let its = ioctl_tiocgptpeer(&*self.terminal, OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC);
+        its.and_then(ioctl_fionread).is_ok_and(|keys| keys >= TERMINAL_HOLDS)
     }
 
     /// Whether the command has the terminal and would be stopped by Ctrl-Z, but that the kernel
