@@ -84,7 +84,6 @@ impl Client<'_> {
             match self.goal.mode() {
                 Mode::Leave => return Ok(Over::Left),
                 Mode::Stay if open => self.goal.arrived(self.number, STAYS),
-                Mode::Stay => {}
                 Mode::Arrive(time, lists) => {
                     let list = lists.get(self.mirror.session()).map_or(&[][..], Vec::as_slice);
                     if open && self.mirror.rows() == list {
@@ -105,7 +104,7 @@ impl Client<'_> {
                     thread::sleep(self.random.millis(3_000));
                     until = Instant::now() + self.random.millis(2_000);
                 }
-                Mode::Roam => {}
+                Mode::Stay | Mode::Roam => {}
             }
             let read = match socket.read(&mut bytes) {
                 Ok(0) => return Ok(Over::Lost),

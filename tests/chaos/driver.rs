@@ -187,7 +187,7 @@ impl Driver {
         for turn in 1..=self.random.below(8) + 4 {
             let time = u64::from(self.rests) * 100 + turn;
             goal.set(Mode::Stay);
-            for _ in 0..self.random.below(6) + 1 {
+            for _ in 0..=self.random.below(6) {
                 let session = *self.random.of(&SESSIONS);
                 let (owner, path) = if self.random.one_in(5) {
                     ("unowned", "/tasks".to_owned())
