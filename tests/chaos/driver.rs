@@ -181,7 +181,12 @@ impl Driver {
     /// them is not told of, it would never learn. `faulty` says whether a reader gave up.
     pub(crate) fn rest(&mut self, goal: &Goal, faulty: &dyn Fn() -> bool) -> Result<(), String> {
         goal.set(Mode::Stay);
-        // What went before is over.
+        // Whatever the last steps were: in each session somebody dies at his work.
+        for session in SESSIONS {
+            let (path, body) = (format!("/sessions/{session}/tasks"), Producer::dead().body(session, "build"));
+            started(ask(&self.lives.socket(), "POST", &path, Some(&body)));
+        }
+        // What went before comes to its end.
         self.settle()?;
         arrival(goal, STAYS, faulty)?;
         for turn in 1..=self.random.below(8) + 4 {

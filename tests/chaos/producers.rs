@@ -37,6 +37,11 @@ impl Producer {
         }
     }
 
+    /// One that is gone before it did anything.
+    pub(crate) fn dead() -> Self {
+        Self { renewals: 0, fate: Fate::Dies, obeys: false, detail: 0 }
+    }
+
     pub(crate) fn body(&self, owner: &str, kind: &str) -> Value {
         json!({"kind": kind, "label": format!("{owner} work {}", self.detail), "leaseMs": LEASE_MS})
     }
