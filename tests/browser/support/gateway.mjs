@@ -19,16 +19,16 @@ export async function startGateway({ flags = [], port = 0 } = {}) {
   const child = spawn(PROGRAM, all, { env: { ...env, NO_COLOR: '1' }, stdio: ['ignore', 'ignore', 'pipe'] });
   const ended = new Promise((resolve) => child.once('close', resolve));
   const log = [];
-  const address = await new Promise((resolve, reject) => {
+  const [address, control] = await new Promise((resolve, reject) => {
     child.once('error', reject);
     ended.then(() => reject(new Error(`the gateway did not start: ${log.join('\n')}`)));
     createInterface({ input: child.stderr }).on('line', (line) => {
       log.push(line);
-      const [, found] = / listen=(\S+)/.exec(line) ?? [];
-      if (found) resolve(found);
+      const [, listen, control] = / listen=(\S+) control=(\S+)/.exec(line) ?? [];
+      if (listen) resolve([listen, control.split(',')]);
     });
   });
-  return new Gateway(child, ended, folder, socket, address);
+  return new Gateway(child, ended, folder, socket, address, control);
 }
 
 class Gateway {
@@ -36,7 +36,7 @@ class Gateway {
   #ended;
   #folder;
 
-  constructor(child, ended, folder, socket, address) {
+  constructor(child, ended, folder, socket, address, control) {
     this.#child = child;
     this.#ended = ended;
     this.#folder = folder;
@@ -44,6 +44,8 @@ class Gateway {
     this.port = Number(address.split(':').at(-1));
     /** Where browsers connect, without a slash at the end. */
     this.base = `http://${address}`;
+    /** Where the control API is, in the order of the flags. */
+    this.controls = control;
   }
 
   /** One request to the control API. @returns {Promise<{status: number, body: any}>} */
