@@ -11,11 +11,11 @@ use std::{
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::support::{Gateway, PATIENCE, eventually, sse::Stream, tasklight, tty::Terminal, wait};
+use crate::support::{Gateway, PATIENCE, eventually, in_foreground, sse::Stream, tasklight, tty::Terminal, wait};
 
 /// `tasklight run` in the session demo of the gateway at that socket.
 fn run(socket: &Path, words: &[&str]) -> Command {
-    let mut command = tasklight();
+    let mut command = in_foreground();
     command.arg("--control").arg(socket).args(["run", "--session", "demo", "--"]).args(words);
     command
 }

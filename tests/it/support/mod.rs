@@ -38,6 +38,17 @@ pub(crate) fn tasklight() -> Command {
     command
 }
 
+/// The program as a shell starts it in the foreground: with no signal ignored, whichever are where these tests run.
+pub(crate) fn in_foreground() -> Command {
+    let plain = tasklight();
+    let mut command = Command::new("env");
+    command.arg("--default-signal").arg(plain.get_program());
+    for (name, _) in plain.get_envs() {
+        command.env_remove(name);
+    }
+    command
+}
+
 /// A running gateway; killed when dropped.
 pub(crate) struct Gateway {
     child: Child,
