@@ -1,0 +1,181 @@
+//! Measures what the server costs: drives servers through the same work, and tells what they used.
+//!
+//! `scripts/bench` builds this and calls it; `scripts/test-cost` calls `load cost`. Every run has a
+//! fresh server, proves that each reader ended at the newest list, and tells this program's own CPU
+//! beside the server's, since one that is itself busy measures nothing.
+
+mod board;
+mod histogram;
+mod http;
+mod list;
+mod load;
+mod problem;
+mod process;
+mod publisher;
+mod readers;
+mod report;
+mod server;
+mod works;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+
+use crate::{
+    report::Results,
+    server::{Kind, Places},
+    works::Work,
+};
+
+/// A machine that does other work tells nothing about this.
+const BUSY: f64 = 2.0;
+/// After that long, what has had its first run is not run again.
+const BUDGET: Duration = Duration::from_mins(9);
+
+const HELP: &str = "\
+load [--small] [--curve] [--runs N] [--seconds S] [WORK|SERVER]...
+
+works:   fan-out spread-closed spread-open idle unstalled stalled storm churn mixed
+servers: floor tasklight nchan axum better-sse pushpin
+--small  a tenth of the size, to try it out
+--curve  fan-out at 100, 1,000 and 10,000 streams, churn at as many sessions
+--runs, --seconds  how often, and how long a closed loop lasts [default: 3 and 2]";
+
+struct Options {
+    works: Vec<Work>,
+    kinds: Vec<Kind>,
+    runs: usize,
+    time: Duration,
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let options = match Options::parse(&arguments) {
+        Ok(options) => options,
+        Err(word) => {
+            eprintln!("{word}: not understood\n\n{HELP}");
+            return ExitCode::from(2);
+        }
+    };
+    match bench(&options) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+impl Options {
+    /// What was asked for, or the word that nobody understands.
+    fn parse(arguments: &[String]) -> Result<Self, String> {
+        let mut options = Self { works: Vec::new(), kinds: Vec::new(), runs: 3, time: Duration::from_secs(2) };
+        let flag = |name: &str| arguments.iter().any(|argument| argument == name);
+        let known = if flag("--curve") { Work::curve() } else { Work::all(flag("--small")) };
+        let mut words = arguments.iter();
+        while let Some(word) = words.next() {
+            let mut number = || words.next().and_then(|number| number.parse().ok()).ok_or_else(|| word.clone());
+            match word.as_str() {
+                "--small" | "--curve" => {}
+                "--runs" => options.runs = number()?,
+                "--seconds" => options.time = Duration::from_secs(number()? as u64),
+                name => {
+                    let works: Vec<_> = known.iter().copied().filter(|work| work.name() == name).collect();
+                    let kinds: Vec<_> = Kind::ALL.into_iter().filter(|kind| kind.name() == name).collect();
+                    if works.is_empty() && kinds.is_empty() {
+                        return Err(word.clone());
+                    }
+                    options.works.extend(works);
+                    options.kinds.extend(kinds);
+                }
+            }
+        }
+        if options.works.is_empty() {
+            options.works = known;
+        }
+        if options.kinds.is_empty() {
+            options.kinds = if flag("--curve") { vec![Kind::Floor, Kind::Tasklight] } else { Kind::ALL.into() };
+        }
+        Ok(options)
+    }
+}
+
+fn bench(options: &Options) -> problem::Result<ExitCode> {
+    allow_descriptors()?;
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize()?;
+    let target = root.join("target");
+    let programs = std::env::current_exe()?.parent().map(PathBuf::from).unwrap_or_default();
+    let places = Places {
+        programs,
+        tasklight: target.join("release/tasklight"),
+        peers: root.join("tests/load/peers"),
+        scratch: std::env::temp_dir().join(format!("tasklight-bench-{}", std::process::id())),
+    };
+    fs::create_dir_all(&places.scratch)?;
+    let results = run_all(options, &places);
+    let _ = fs::remove_dir_all(&places.scratch);
+
+    let folder = target.join("bench");
+    fs::create_dir_all(&folder)?;
+    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let file = folder.join(format!("{seconds}.json"));
+    let json = results.json(&report::machine());
+    fs::write(&file, format!("{json:#}\n"))?;
+    println!("{}", results.table());
+    println!("{}", file.display());
+    Ok(if results.any_failed(Kind::Tasklight) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Servers by turns, A B C A B C, so that whatever else the machine does meets all of them.
+fn run_all(options: &Options, places: &Places) -> Results {
+    let mut results = Results::default();
+    let began = Instant::now();
+    for round in 0..options.runs {
+        for work in &options.works {
+            for kind in &options.kinds {
+                // A peer is run often enough for a median where the table compares microseconds.
+                let precise = matches!(work, Work::FanOut { .. } | Work::SpreadClosed { .. });
+                let late = began.elapsed() > BUDGET && round > 0;
+                if late || (round > 0 && kind.is_peer() && !precise) {
+                    continue;
+                }
+                let load = report::load_average();
+                let busy = if load > BUSY { format!("  BUSY: load average {load}") } else { String::new() };
+                eprint!(
+                    "{:4.0} s  run {} of {}  {:<14} {:<11}",
+                    began.elapsed().as_secs_f64(),
+                    round + 1,
+                    options.runs,
+                    work.name(),
+                    kind.name()
+                );
+                let run = work.run(*kind, places, options.time).map_err(|problem| problem.to_string());
+                match &run {
+                    Ok(figures) => {
+                        let first = ["cpu_us", "stream_bytes", "storm_s", "change_us"]
+                            .iter()
+                            .find_map(|name| Some((name, figures.get(name)?)));
+                        eprintln!(
+                            "{}{busy}",
+                            first.map(|(name, value)| format!("{name} {value:.2}")).unwrap_or_default()
+                        );
+                    }
+                    Err(why) => eprintln!("FAILED: {why}{busy}"),
+                }
+                results.add(*work, *kind, run);
+            }
+        }
+    }
+    results
+}
+
+/// Each stream needs a descriptor here and one in the server, which inherits the limit.
+fn allow_descriptors() -> problem::Result<()> {
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    Ok(setrlimit(Resource::RLIMIT_NOFILE, hard, hard)?)
+}
