@@ -38,7 +38,9 @@ enum Socket {
 
 /// An answer that came whole.
 pub(crate) struct Answer {
-    pub(crate) status: u16,
+    status: u16,
+    /// The server closes the connection after it.
+    pub(crate) closes: bool,
     body: std::ops::Range<usize>,
 }
 
@@ -84,6 +86,9 @@ impl Connection {
         if !answer.is_good() {
             return Err(self.refused());
         }
+        if answer.closes {
+            self.reopen()?;
+        }
         Ok(&self.answer[answer.body])
     }
 
@@ -94,18 +99,23 @@ impl Connection {
 
     fn whole(&self) -> Result<Option<Answer>> {
         let Some(end) = memchr::memmem::find(&self.answer, b"\r\n\r\n") else { return Ok(None) };
-        let body = end + 4;
+        let body: usize = end + 4;
         let head = String::from_utf8_lossy(&self.answer[..end]);
         let mut lines = head.split("\r\n");
         let status = lines.next().and_then(|line| line.split(' ').nth(1)?.parse().ok());
         let status: u16 = status.ok_or_else(|| self.refused())?;
-        let length = lines.find_map(|line| {
-            let (name, value) = line.split_once(':')?;
-            name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse::<usize>().ok())?
-        });
+        let (mut length, mut closes) = (None, false);
+        for (name, value) in lines.filter_map(|line| line.split_once(':')) {
+            if name.eq_ignore_ascii_case("content-length") {
+                length = value.trim().parse().ok();
+            } else if name.eq_ignore_ascii_case("connection") {
+                closes = value.trim().eq_ignore_ascii_case("close");
+            }
+        }
         // RFC 9112 §6.3: a 204 has no body and no length.
         let length = if status == 204 { 0 } else { length.ok_or_else(|| self.refused())? };
-        Ok((self.answer.len() >= body + length).then_some(Answer { status, body: body..body + length }))
+        let body = body..body + length;
+        Ok((self.answer.len() >= body.end).then_some(Answer { status, closes, body }))
     }
 }
 

@@ -55,9 +55,9 @@ impl Numbered {
     }
 }
 
-/// The number that stands behind a mark.
-pub(crate) fn number(digits: &[u8]) -> u32 {
-    digits.iter().fold(0, |number, digit| number * 10 + u32::from(digit.wrapping_sub(b'0')))
+/// The number that stands behind a mark; none where a chunk ends within it, as some servers cut.
+pub(crate) fn number(digits: &[u8]) -> Option<u32> {
+    digits.iter().try_fold(0, |number, digit| digit.is_ascii_digit().then(|| number * 10 + u32::from(digit - b'0')))
 }
 
 #[cfg(test)]
@@ -72,6 +72,7 @@ mod tests {
         assert_eq!(memchr::memmem::find_iter(list.as_bytes(), MARK).count(), 1);
         let mut numbered = Numbered::new(list.into_bytes());
         let at = numbered.digits;
-        assert_eq!(number(&numbered.with(1_234)[at..at + DIGITS]), 1_234);
+        assert_eq!(number(&numbered.with(1_234)[at..at + DIGITS]), Some(1_234));
+        assert_eq!(number(b"001\r\n41f"), None);
     }
 }

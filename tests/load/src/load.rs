@@ -21,6 +21,8 @@ const TIMER: u64 = 1 << 40;
 const PUBLISHER: u64 = 1 << 41;
 /// Events taken at once.
 const BATCH: usize = 512;
+/// How often a stream that is refused tries again.
+const TRIES: usize = 50;
 /// How long readers may take to get what is due.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -57,9 +59,34 @@ impl Load {
     }
 
     /// Opens that many streams, spread evenly over the sessions; at most `at_once` wait for their
-    /// baseline. Returns how long it took until the last had it.
-    pub(crate) fn open(&mut self, streams: usize, at_once: usize) -> Result<Duration> {
+    /// baseline. Streams that are refused try again, as browsers would.
+    ///
+    /// # Errors
+    /// When some are refused again and again.
+    pub(crate) fn open(&mut self, streams: usize, at_once: usize) -> Result<()> {
+        self.connect(streams, at_once)?;
+        for _ in 0..TRIES {
+            if self.readers.lost.is_empty() {
+                break;
+            }
+            self.rest(Duration::from_millis(100))?;
+            for reader in std::mem::take(&mut self.readers.lost) {
+                self.reopen(reader)?;
+            }
+            self.settle()?;
+        }
+        self.all_current()
+    }
+
+    /// Opens that many streams at once; returns how long it took until each had its baseline or was
+    /// refused.
+    pub(crate) fn storm(&mut self, streams: usize) -> Result<Duration> {
         let began = Instant::now();
+        self.connect(streams, streams + 1)?;
+        Ok(began.elapsed())
+    }
+
+    fn connect(&mut self, streams: usize, at_once: usize) -> Result<()> {
         for at in 0..streams {
             let session = u32::try_from(at % self.board.sessions()).expect("a few thousand sessions");
             self.readers.open(&self.epoll, session, &mut self.board)?;
@@ -67,8 +94,7 @@ impl Load {
                 self.until(|load| load.board.behind() < at_once)?;
             }
         }
-        self.all_current()?;
-        Ok(began.elapsed())
+        self.settle()
     }
 
     /// Closes a stream and opens it again, without waiting.
@@ -86,7 +112,18 @@ impl Load {
     }
 
     /// Waits until each reader has the newest list of its session.
+    ///
+    /// # Errors
+    /// When one has not, or was closed by the server.
     pub(crate) fn all_current(&mut self) -> Result<()> {
+        self.settle()?;
+        match self.readers.lost.len() {
+            0 => Ok(()),
+            readers => Err(Problem::Lost { readers, of: self.readers.len() }),
+        }
+    }
+
+    fn settle(&mut self) -> Result<()> {
         self.until(|load| load.board.behind() == 0 && load.publisher.pending() == 0)
     }
 
@@ -150,12 +187,7 @@ impl Load {
         while !reached(self) {
             let left = end.saturating_duration_since(Instant::now());
             if left.as_millis() == 0 {
-                return Err(Problem::Late {
-                    readers: self.board.behind(),
-                    of: self.readers.len(),
-                    lost: self.readers.lost,
-                    patience: PATIENCE,
-                });
+                return Err(Problem::Late { readers: self.board.behind(), of: self.readers.len(), patience: PATIENCE });
             }
             self.turn(timeout(left))?;
         }

@@ -15,8 +15,12 @@ pub(crate) enum Problem {
     Late {
         readers: usize,
         of: usize,
-        lost: usize,
         patience: Duration,
+    },
+    /// Readers whose streams the server refused or closed.
+    Lost {
+        readers: usize,
+        of: usize,
     },
     /// A stream's last bytes are not the end of an event.
     Torn(String),
@@ -28,13 +32,16 @@ impl std::fmt::Display for Problem {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::System(error) => error.fmt(f),
-            Self::Refused(answer) => write!(f, "refused: {}", answer.lines().next().unwrap_or("no answer")),
+            Self::Refused(answer) => {
+                let mut lines = answer.lines();
+                let (first, last) = (lines.next().unwrap_or("no answer"), lines.next_back().unwrap_or_default());
+                write!(f, "refused: {first} {last}")
+            }
             Self::Confused(confusion) => confusion.fmt(f),
-            Self::Late { readers, of, lost, patience } => write!(
-                f,
-                "{readers} of {of} readers lack the newest list after {} s ({lost} streams were closed by the server)",
-                patience.as_secs()
-            ),
+            Self::Late { readers, of, patience } => {
+                write!(f, "{readers} of {of} readers lack the newest list after {} s", patience.as_secs())
+            }
+            Self::Lost { readers, of } => write!(f, "{readers} of {of} streams were refused or closed by the server"),
             Self::Torn(tail) => write!(f, "a stream ends within an event: {tail:?}"),
             Self::NotUp(why) => write!(f, "does not come up: {why}"),
         }

@@ -72,18 +72,22 @@ impl Publisher {
             Ok(Some(answer)) if answer.is_good() => {
                 lane.busy = false;
                 self.pending -= 1;
+                if answer.closes {
+                    self.reopen(epoll, at)?;
+                }
                 self.pump(at, board)
             }
             Ok(Some(_)) => Err(lane.connection.refused()),
-            Err(Problem::System(error)) if !lane.busy => {
-                // Closed between two requests, as a server may.
-                let _ = error;
-                epoll.delete(lane.connection.as_fd())?;
-                lane.connection.reopen()?;
-                self.watch(epoll, at)
-            }
+            // Closed between two requests, as a server may.
+            Err(Problem::System(_)) if !lane.busy => self.reopen(epoll, at),
             Err(problem) => Err(problem),
         }
+    }
+
+    fn reopen(&mut self, epoll: &Epoll, lane: usize) -> Result<()> {
+        epoll.delete(self.lanes[lane].connection.as_fd())?;
+        self.lanes[lane].connection.reopen()?;
+        self.watch(epoll, lane)
     }
 
     fn watch(&self, epoll: &Epoll, lane: usize) -> Result<()> {

@@ -35,8 +35,8 @@ pub(crate) struct Readers {
     pub(crate) deliveries: u64,
     /// Bytes that came.
     pub(crate) bytes: u64,
-    /// Streams that the server closed.
-    pub(crate) lost: usize,
+    /// Streams that the server refused or closed.
+    pub(crate) lost: Vec<usize>,
     /// From when a change was due to when a reader had it.
     pub(crate) latency: Histogram,
 }
@@ -69,7 +69,7 @@ impl Readers {
             finder: memchr::memmem::Finder::new(MARK),
             deliveries: 0,
             bytes: 0,
-            lost: 0,
+            lost: Vec::new(),
             latency: Histogram::new(),
         }
     }
@@ -92,7 +92,9 @@ impl Readers {
     pub(crate) fn reopen(&mut self, epoll: &Epoll, token: usize, board: &mut Board) -> Result<()> {
         let socket = self.connect(epoll, token)?;
         let reader = &mut self.readers[token];
-        board.leave(reader.session, reader.last);
+        if reader.socket.is_some() {
+            board.leave(reader.session, reader.last);
+        }
         board.join();
         *reader = Reader { socket: Some(socket), last: 0, stage: Stage::Connecting, kept_len: 0, ..*reader };
         Ok(())
@@ -136,30 +138,27 @@ impl Readers {
             return Ok(());
         }
         let read = match socket.read(&mut self.buffer[KEPT..]) {
-            Ok(0) => None,
-            Ok(read) => Some(read),
+            Ok(read) => read,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => None,
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => 0,
             Err(error) => return Err(error.into()),
         };
-        let Some(read) = read else {
+        let refused = reader.stage == Stage::Asked && !self.buffer[KEPT..KEPT + read].starts_with(b"HTTP/1.1 200");
+        if read == 0 || refused {
             reader.socket = None;
-            self.lost += 1;
+            board.leave(reader.session, reader.last);
+            self.lost.push(token);
             return Ok(());
-        };
+        }
+        reader.stage = Stage::Reading;
         self.bytes += read as u64;
         let start = KEPT - usize::from(reader.kept_len);
         self.buffer[start..KEPT].copy_from_slice(&reader.kept[..usize::from(reader.kept_len)]);
         let news = &self.buffer[start..KEPT + read];
-        if reader.stage == Stage::Asked {
-            if !news.starts_with(b"HTTP/1.1 200") {
-                return Err(Problem::Refused(String::from_utf8_lossy(news).into_owned()));
-            }
-            reader.stage = Stage::Reading;
-        }
         for at in self.finder.find_iter(news) {
             let Some(digits) = news.get(at + MARK.len()..at + MARK.len() + DIGITS) else { break };
-            let number = list::number(digits);
+            // The next list, or the proof at the end, tells.
+            let Some(number) = list::number(digits) else { continue };
             let due = board.receive(reader.session, reader.last, number)?;
             // A baseline is a delivery, and late by no measure.
             if reader.last > 0 {
@@ -177,7 +176,7 @@ impl Readers {
     /// Shows that no stream ends within an event: the last bytes are an empty line, and the end of
     /// a chunk where there are chunks.
     pub(crate) fn ends_are_whole(&self) -> Result<()> {
-        for reader in &self.readers {
+        for reader in self.readers.iter().filter(|reader| reader.socket.is_some()) {
             let kept = &reader.kept[..usize::from(reader.kept_len)];
             if ![&b"\n\n"[..], b"\n\n\r\n", b"\r\n\r\n"].iter().any(|end| kept.ends_with(end)) {
                 return Err(Problem::Torn(String::from_utf8_lossy(kept).into_owned()));

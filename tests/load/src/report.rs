@@ -36,6 +36,7 @@ const COLUMNS: &[Column] = &[
     column("stream_bytes", "bytes a stream", 0, false),
     column("stream_pss_bytes", "Pss bytes a stream", 0, false),
     column("storm_s", "seconds", 3, true),
+    column("lost_percent", "% lost", 1, false),
     column("connect_us", "CPU us a stream", 1, true),
     column("change_us", "CPU us a change", 2, true),
     column("control_us", "CPU us a bare request", 2, false),

@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    io::{Read, Write},
     net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
@@ -191,11 +192,23 @@ impl Server {
             }
             thread::sleep(Duration::from_millis(20));
         }
-        if self.kind == Kind::Pushpin {
-            // Its parts find each other after its ports are open, and what is published before is lost.
-            thread::sleep(Duration::from_secs(1));
+        // Pushpin's parts find each other after its ports are open.
+        while self.kind == Kind::Pushpin && !self.streams()? {
+            if Instant::now() > end {
+                return Err(Problem::NotUp("no stream is answered".to_owned()));
+            }
+            thread::sleep(Duration::from_millis(100));
         }
         Ok(())
+    }
+
+    /// Whether a stream is answered well.
+    fn streams(&self) -> Result<bool> {
+        let mut socket = TcpStream::connect(self.address)?;
+        socket.set_read_timeout(Some(Duration::from_secs(1)))?;
+        socket.write_all(b"GET /sessions/up/tasks HTTP/1.1\r\nhost: localhost\r\n\r\n")?;
+        let mut status = [0; 12];
+        Ok(socket.read_exact(&mut status).is_ok() && status == *b"HTTP/1.1 200")
     }
 }
 

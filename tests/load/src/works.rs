@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Streams that wait for their baseline at once, where it is not a storm.
-const AT_ONCE: usize = 256;
+const AT_ONCE: usize = 128;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Work {
@@ -218,11 +218,12 @@ fn stall(server: &Server, streams: usize, stalled: usize, seconds: u64) -> Resul
 fn storm(server: &Server, streams: usize) -> Result<Figures> {
     let (mut load, processes) = prepared(server, 1)?;
     let meter = Meter::start(&processes)?;
-    let took = load.open(streams, streams + 1)?;
+    let took = load.storm(streams)?;
     let (server, own) = meter.read()?;
     load.readers.ends_are_whole()?;
     Ok(BTreeMap::from([
         ("storm_s", took.as_secs_f64()),
+        ("lost_percent", 100.0 * load.readers.lost.len() as f64 / streams as f64),
         ("connect_us", server / streams as f64),
         ("own_us", own / streams as f64),
     ]))
