@@ -5,6 +5,7 @@
 //! beside the server's, since one that is itself busy measures nothing.
 
 mod board;
+mod cost;
 mod histogram;
 mod http;
 mod list;
@@ -27,6 +28,7 @@ use std::{
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use crate::{
+    problem::Problem,
     report::Results,
     server::{Kind, Places},
     works::Work,
@@ -38,7 +40,7 @@ const BUSY: f64 = 2.0;
 const BUDGET: Duration = Duration::from_mins(9);
 
 const HELP: &str = "\
-load [--small] [--curve] [--runs N] [--seconds S] [WORK|SERVER]...
+scripts/bench [--small] [--curve] [--runs N] [--seconds S] [WORK|SERVER]...
 
 works:   fan-out spread-closed spread-open idle unstalled stalled storm churn mixed
 servers: floor tasklight nchan axum better-sse pushpin
@@ -55,6 +57,13 @@ struct Options {
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if arguments.iter().any(|argument| argument == "--help") {
+        println!("{HELP}");
+        return ExitCode::SUCCESS;
+    }
+    if arguments == ["cost"] {
+        return within_scratch(cost::cost).unwrap_or_else(|problem| failed(&problem));
+    }
     let options = match Options::parse(&arguments) {
         Ok(options) => options,
         Err(word) => {
@@ -62,13 +71,30 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    match bench(&options) {
-        Ok(code) => code,
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::FAILURE
-        }
-    }
+    within_scratch(|places| bench(&options, places)).unwrap_or_else(|problem| failed(&problem))
+}
+
+fn failed(problem: &Problem) -> ExitCode {
+    eprintln!("{problem}");
+    ExitCode::FAILURE
+}
+
+/// Allows what many streams need, and calls with where all is; the scratch folder goes afterwards.
+fn within_scratch(act: impl FnOnce(&Places) -> problem::Result<ExitCode>) -> problem::Result<ExitCode> {
+    allow_descriptors()?;
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize()?;
+    let places = Places {
+        programs: std::env::current_exe()?.parent().map(PathBuf::from).unwrap_or_default(),
+        tasklight: root.join("target/release/tasklight"),
+        peers: root.join("tests/load/peers"),
+        results: root.join("target/bench"),
+        wrapper: Vec::new(),
+        scratch: std::env::temp_dir().join(format!("tasklight-bench-{}", std::process::id())),
+    };
+    fs::create_dir_all(&places.scratch)?;
+    let code = act(&places);
+    let _ = fs::remove_dir_all(&places.scratch);
+    code
 }
 
 impl Options {
@@ -85,13 +111,12 @@ impl Options {
                 "--runs" => options.runs = number()?,
                 "--seconds" => options.time = Duration::from_secs(number()? as u64),
                 name => {
-                    let works: Vec<_> = known.iter().copied().filter(|work| work.name() == name).collect();
-                    let kinds: Vec<_> = Kind::ALL.into_iter().filter(|kind| kind.name() == name).collect();
-                    if works.is_empty() && kinds.is_empty() {
+                    let before = options.works.len() + options.kinds.len();
+                    options.works.extend(known.iter().filter(|work| work.name() == name));
+                    options.kinds.extend(Kind::ALL.iter().filter(|kind| kind.name() == name));
+                    if options.works.len() + options.kinds.len() == before {
                         return Err(word.clone());
                     }
-                    options.works.extend(works);
-                    options.kinds.extend(kinds);
                 }
             }
         }
@@ -105,25 +130,11 @@ impl Options {
     }
 }
 
-fn bench(options: &Options) -> problem::Result<ExitCode> {
-    allow_descriptors()?;
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize()?;
-    let target = root.join("target");
-    let programs = std::env::current_exe()?.parent().map(PathBuf::from).unwrap_or_default();
-    let places = Places {
-        programs,
-        tasklight: target.join("release/tasklight"),
-        peers: root.join("tests/load/peers"),
-        scratch: std::env::temp_dir().join(format!("tasklight-bench-{}", std::process::id())),
-    };
-    fs::create_dir_all(&places.scratch)?;
-    let results = run_all(options, &places);
-    let _ = fs::remove_dir_all(&places.scratch);
-
-    let folder = target.join("bench");
-    fs::create_dir_all(&folder)?;
+fn bench(options: &Options, places: &Places) -> problem::Result<ExitCode> {
+    let results = run_all(options, places);
+    fs::create_dir_all(&places.results)?;
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    let file = folder.join(format!("{seconds}.json"));
+    let file = places.results.join(format!("{seconds}.json"));
     let json = results.json(&report::machine());
     fs::write(&file, format!("{json:#}\n"))?;
     println!("{}", results.table());

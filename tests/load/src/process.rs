@@ -38,6 +38,11 @@ impl Processes {
         Ok(Self(tree.into_iter().map(Pid::from_raw).collect()))
     }
 
+    /// The process and its descendants; the first is the one that was asked for.
+    pub(crate) fn ids(&self) -> &[Pid] {
+        &self.0
+    }
+
     /// CPU time so far, to the nanosecond: of all threads, those that ended included.
     pub(crate) fn cpu(&self) -> io::Result<Duration> {
         let mut sum = Duration::ZERO;

@@ -28,7 +28,7 @@ const BUFFER: usize = 64 * 1024;
 
 pub(crate) struct Readers {
     server: SocketAddr,
-    readers: Vec<Reader>,
+    all: Vec<Reader>,
     buffer: Box<[u8]>,
     finder: memchr::memmem::Finder<'static>,
     /// Lists that came.
@@ -64,7 +64,7 @@ impl Readers {
     pub(crate) fn new(server: SocketAddr) -> Self {
         Self {
             server,
-            readers: Vec::new(),
+            all: Vec::new(),
             buffer: vec![0; KEPT + BUFFER].into(),
             finder: memchr::memmem::Finder::new(MARK),
             deliveries: 0,
@@ -75,15 +75,15 @@ impl Readers {
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.readers.len()
+        self.all.len()
     }
 
     /// Opens one more stream; it has the event's data `token`, which is its number.
     pub(crate) fn open(&mut self, epoll: &Epoll, session: u32, board: &mut Board) -> Result<()> {
-        let token = self.readers.len();
+        let token = self.all.len();
         let socket = self.connect(epoll, token)?;
         let stage = Stage::Connecting;
-        self.readers.push(Reader { socket: Some(socket), session, last: 0, stage, kept: [0; KEPT], kept_len: 0 });
+        self.all.push(Reader { socket: Some(socket), session, last: 0, stage, kept: [0; KEPT], kept_len: 0 });
         board.join();
         Ok(())
     }
@@ -91,7 +91,7 @@ impl Readers {
     /// Closes a stream and opens it again.
     pub(crate) fn reopen(&mut self, epoll: &Epoll, token: usize, board: &mut Board) -> Result<()> {
         let socket = self.connect(epoll, token)?;
-        let reader = &mut self.readers[token];
+        let reader = &mut self.all[token];
         if reader.socket.is_some() {
             board.leave(reader.session, reader.last);
         }
@@ -129,7 +129,7 @@ impl Readers {
         board: &mut Board,
         now: impl Fn() -> u64,
     ) -> Result<()> {
-        let reader = &mut self.readers[token];
+        let reader = &mut self.all[token];
         let Some(socket) = &mut reader.socket else { return Ok(()) };
         if reader.stage == Stage::Connecting {
             socket.write_all(&request(reader.session))?;
@@ -176,7 +176,7 @@ impl Readers {
     /// Shows that no stream ends within an event: the last bytes are an empty line, and the end of
     /// a chunk where there are chunks.
     pub(crate) fn ends_are_whole(&self) -> Result<()> {
-        for reader in self.readers.iter().filter(|reader| reader.socket.is_some()) {
+        for reader in self.all.iter().filter(|reader| reader.socket.is_some()) {
             let kept = &reader.kept[..usize::from(reader.kept_len)];
             if ![&b"\n\n"[..], b"\n\n\r\n", b"\r\n\r\n"].iter().any(|end| kept.ends_with(end)) {
                 return Err(Problem::Torn(String::from_utf8_lossy(kept).into_owned()));

@@ -80,9 +80,9 @@ impl Results {
                 .iter()
                 .filter(|column| lines.iter().any(|((_, kind), _)| self.median(work, *kind, column.figure).is_some()))
                 .collect();
-            let headings: String = columns.iter().map(|column| format!(" {} |", column.heading)).collect();
+            let headings = columns.iter().map(|column| column.heading).collect::<Vec<_>>().join(" | ");
             let rule = "---:|".repeat(columns.len());
-            let _ = writeln!(text, "\n{}\n\n| server |{headings} runs |\n|---|{rule}---:|", work.title());
+            let _ = writeln!(text, "\n{}\n\n| server | {headings} | runs |\n|---|{rule}---:|", work.title());
             for ((_, kind), runs) in lines {
                 let cells: String = columns.iter().map(|column| self.cell(work, *kind, column)).collect();
                 let _ = write!(text, "| {} |{cells} {} |", kind.name(), runs.good.len());

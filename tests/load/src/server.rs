@@ -11,10 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nix::{
-    sys::signal::{Signal, killpg},
-    unistd::Pid,
-};
+use nix::sys::signal::{Signal, kill};
 
 use crate::{
     http::{Connection, Endpoint, request},
@@ -62,6 +59,7 @@ impl Kind {
 }
 
 /// Where programs are.
+#[derive(Clone)]
 pub(crate) struct Places {
     /// The folder of this program, with `floor` and `axum-watch`.
     pub(crate) programs: PathBuf,
@@ -69,11 +67,15 @@ pub(crate) struct Places {
     pub(crate) tasklight: PathBuf,
     /// `tests/load/peers`.
     pub(crate) peers: PathBuf,
+    /// Where figures are kept.
+    pub(crate) results: PathBuf,
+    /// What runs `tasklight`, before its path: nothing, or a program that counts what it does.
+    pub(crate) wrapper: Vec<String>,
     /// For sockets, logs and configuration of one run.
     pub(crate) scratch: PathBuf,
 }
 
-/// A running server, in a process group of its own. Dropping it kills the group.
+/// A running server. Dropping it kills it and all that it started.
 pub(crate) struct Server {
     kind: Kind,
     child: Child,
@@ -96,7 +98,10 @@ impl Server {
         let mut origin = None;
         let mut command = match kind {
             Kind::Tasklight => {
-                let mut command = Command::new(&places.tasklight);
+                let tasklight = places.tasklight.display().to_string();
+                let mut words = places.wrapper.iter().chain([&tasklight]);
+                let mut command = Command::new(words.next().unwrap_or(&tasklight));
+                command.args(words);
                 let control = format!("unix:{}", socket.display());
                 command.args(["serve", "--listen", &address.to_string(), "--control", &control]);
                 command.env("TASKLIGHT_LOG", "warn");
@@ -158,6 +163,22 @@ impl Server {
         Ok(Processes::of(self.child.id())?)
     }
 
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits until it ended by itself.
+    pub(crate) fn wait(mut self, patience: Duration) -> Result<()> {
+        let end = Instant::now() + patience;
+        while self.child.try_wait()?.is_none() {
+            if Instant::now() > end {
+                return Err(Problem::NotUp("does not end either".to_owned()));
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
+    }
+
     /// Makes that many sessions, and returns the requests that publish a list in each.
     pub(crate) fn sessions(&self, count: usize) -> Result<Vec<Numbered>> {
         let list = list::json();
@@ -215,8 +236,11 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         for child in std::iter::once(&mut self.child).chain(&mut self.origin) {
-            // Whatever is left of it; that it ended before is no error.
-            let _ = killpg(Pid::from_raw(child.id().cast_signed()), Signal::SIGKILL);
+            // Some put their children into process groups of their own. That one ended before is no error.
+            let processes = Processes::of(child.id());
+            for pid in processes.iter().flat_map(Processes::ids) {
+                let _ = kill(*pid, Signal::SIGKILL);
+            }
             let _ = child.wait();
         }
     }

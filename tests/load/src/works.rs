@@ -139,7 +139,8 @@ impl<'a> Meter<'a> {
 
     /// The server's CPU and this program's, in microseconds.
     fn read(&self) -> Result<(f64, f64)> {
-        let (server, own) = (self.processes.cpu()? - self.server, process::own_cpu()? - self.own);
+        let server = self.processes.cpu()?.saturating_sub(self.server);
+        let own = process::own_cpu()?.saturating_sub(self.own);
         Ok((microseconds(server), microseconds(own)))
     }
 }
@@ -238,7 +239,8 @@ fn churn(server: &Server, sessions: usize, time: Duration) -> Result<Figures> {
     let task = server::start_task(&mut control, "/sessions/idle/tasks", &list::label(0))?;
     let renewal = request("PATCH", &format!("/sessions/idle/tasks/{task}"), "application/json", "{}");
     let mut round = 0;
-    let (mut requests, mut changes, mut bare, mut changed) = (0_u64, 0_u64, 0.0, 0.0);
+    let (mut requests, mut changes) = (0_u64, 0_u64);
+    let (mut requests_us, mut changes_us) = (0.0, 0.0);
     let began = std::time::Instant::now();
     // By turns, so that both meet the same machine.
     while began.elapsed() < time || round < sessions {
@@ -246,7 +248,8 @@ fn churn(server: &Server, sessions: usize, time: Duration) -> Result<Figures> {
         for _ in 0..100 {
             control.ask(&renewal)?;
         }
-        (requests, bare) = (requests + 100, bare + meter.read()?.0);
+        requests += 100;
+        requests_us += meter.read()?.0;
         let meter = Meter::start(&processes)?;
         for _ in 0..50 {
             let path = &paths[round % sessions];
@@ -255,13 +258,14 @@ fn churn(server: &Server, sessions: usize, time: Duration) -> Result<Figures> {
             let end = r#"{"status":"completed"}"#;
             control.ask(&request("PATCH", &format!("{path}/{task}"), "application/json", end))?;
         }
-        (changes, changed) = (changes + 100, changed + meter.read()?.0);
+        changes += 100;
+        changes_us += meter.read()?.0;
     }
     for session in 0..sessions {
         control.ask(&request("DELETE", &format!("/sessions/s{session}"), "text/plain", ""))?;
     }
     let after = processes.memory()?;
-    let (change, control) = (changed / changes as f64, bare / requests as f64);
+    let (change, control) = (changes_us / changes as f64, requests_us / requests as f64);
     Ok(BTreeMap::from([
         ("change_us", change),
         ("control_us", control),
