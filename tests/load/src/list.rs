@@ -13,7 +13,7 @@ pub(crate) const KIND: &str = "build";
 /// What a task is called: as long as a command line is, so that five tasks make 1 KiB.
 pub(crate) fn label(task: usize) -> String {
     format!(
-        "cargo test --package service-{task} --all-features --test integration -- --nocapture retries_after_a_reset"
+        "cargo test --package service-{task} --all-features --test integration -- --nocapture retries_after_the_peer_resets"
     )
 }
 
