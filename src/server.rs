@@ -44,13 +44,13 @@ use crate::{
         host::Hosts,
         observe,
         socket::Socket,
-        stream,
+        stream::{self, StreamPlan},
     },
     hub::Hub,
     registry::Registry,
     shutdown::{Phase, Shutdown, ShutdownTrigger},
     spill::{SpillError, SpillFolder},
-    traffic::{Open, Traffic},
+    traffic::{Counted, Open, Traffic},
 };
 
 /// Connections that wait to be accepted. The usual 128 drops connects when all clients come back
@@ -198,7 +198,7 @@ impl Server {
                     traffic: Arc::clone(&services.traffic),
                     hosts: Arc::clone(&hosts),
                 };
-                connections.spawn(browser(http.clone(), socket, window, shutdown.clone()));
+                connections.spawn(browser(http.clone(), socket, window, connections.clone(), shutdown.clone()));
             },
         );
         let accept_control = accept(
@@ -208,11 +208,11 @@ impl Server {
                 match (stream, &tcp_gate) {
                     (ControlStream::Unix(socket), _) => {
                         let door = Door { control, gate: Arc::clone(&unix_gate), peer: None };
-                        connections.spawn(producer(http.clone(), socket, door, shutdown.clone()));
+                        connections.spawn(producer(http.clone(), socket, door, connections.clone(), shutdown.clone()));
                     }
                     (ControlStream::Tcp(socket, peer), Some(gate)) => {
                         let door = Door { control, gate: Arc::clone(gate), peer: Some(peer) };
-                        connections.spawn(producer(http.clone(), socket, door, shutdown.clone()));
+                        connections.spawn(producer(http.clone(), socket, door, connections.clone(), shutdown.clone()));
                     }
                     // Without a gate nothing listens there.
                     (ControlStream::Tcp(..), None) => {}
@@ -308,10 +308,18 @@ impl Window {
 }
 
 /// One connection of a browser.
-async fn browser(http: http1::Builder, socket: TcpStream, window: Window, shutdown: Shutdown) {
-    let _counted = window.traffic.count(Open::Browsers);
+async fn browser(
+    http: http1::Builder,
+    socket: TcpStream,
+    window: Window,
+    connections: TaskTracker,
+    shutdown: Shutdown,
+) {
+    let counted = window.traffic.count(Open::Browsers);
     let answer = |request: Request<Incoming>| std::future::ready(window.answer(&request));
-    connection(http, socket, answer, &window.traffic, shutdown).await;
+    if let Some((socket, plan)) = connection(http, socket, answer, shutdown.clone()).await {
+        connections.spawn(streamed(socket, plan, Arc::clone(&window.traffic), counted, shutdown));
+    }
 }
 
 /// What a connection to the control API leads to.
@@ -332,20 +340,29 @@ impl Door {
 }
 
 /// One connection of a producer or an agent.
-async fn producer(http: http1::Builder, socket: impl Socket, door: Door, shutdown: Shutdown) {
-    let traffic = &door.control.traffic;
-    let _counted = traffic.count(Open::Control);
-    connection(http, socket, |request| door.answer(request), traffic, shutdown).await;
+async fn producer(http: http1::Builder, socket: impl Socket, door: Door, connections: TaskTracker, shutdown: Shutdown) {
+    let traffic = Arc::clone(&door.control.traffic);
+    let counted = traffic.count(Open::Control);
+    if let Some((socket, plan)) = connection(http, socket, |request| door.answer(request), shutdown.clone()).await {
+        connections.spawn(streamed(socket, plan, traffic, counted, shutdown));
+    }
 }
 
-/// One connection: requests and answers by hyper, until one asks for a stream.
-async fn connection<A: Future<Output = Answer>>(
+/// A connection that has become a stream. It has a task of its own, since a task keeps the room that
+/// its largest moment took, and hyper's is larger than a stream's by far.
+async fn streamed(socket: impl Socket, plan: StreamPlan, traffic: Arc<Traffic>, _counted: Counted, shutdown: Shutdown) {
+    socket.forget_waiter();
+    stream::run(socket, plan, &traffic, shutdown).await;
+}
+
+/// One connection: requests and answers by hyper, until one asks for a stream, which is returned; none
+/// when the connection ended.
+async fn connection<S: Socket, A: Future<Output = Answer>>(
     http: http1::Builder,
-    socket: impl Socket,
+    socket: S,
     answer: impl Fn(Request<Incoming>) -> A,
-    traffic: &Arc<Traffic>,
     mut shutdown: Shutdown,
-) {
+) -> Option<(S, StreamPlan)> {
     let handoff = Handoff::default();
     let service = service_fn(|request| {
         let answer = answer(request);
@@ -375,7 +392,10 @@ async fn connection<A: Future<Output = Answer>>(
         tokio::select! {
             polled = polled => match polled {
                 Ok(plan) => break plan,
-                Err(end) => return log(end),
+                Err(end) => {
+                    log(end);
+                    return None;
+                }
             },
             () = shutdown.reached(Phase::Ending), if !ending => {
                 ending = true;
@@ -383,8 +403,7 @@ async fn connection<A: Future<Output = Answer>>(
             }
         }
     };
-    let socket = connection.into_parts().io.into_socket();
-    stream::run(socket, plan, traffic, shutdown).await;
+    Some((connection.into_parts().io.into_socket(), plan))
 }
 
 fn log(end: hyper::Result<()>) {
