@@ -29,13 +29,15 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use crate::{
     problem::Problem,
+    process::Machine,
     report::Results,
     server::{Kind, Places},
     works::Work,
 };
 
-/// A machine that does other work tells nothing about this.
-const BUSY: f64 = 2.0;
+/// The share of the machine's CPU that others may take; a machine that does other work tells little
+/// about this.
+const BUSY: f64 = 0.1;
 /// After that long, what has had its first run is not run again.
 const BUDGET: Duration = Duration::from_mins(9);
 
@@ -155,8 +157,6 @@ fn run_all(options: &Options, places: &Places) -> Results {
                 if late || (round > 0 && kind.is_peer() && !precise) {
                     continue;
                 }
-                let load = report::load_average();
-                let busy = if load > BUSY { format!("  BUSY: load average {load}") } else { String::new() };
                 eprint!(
                     "{:4.0} s  run {} of {}  {:<14} {:<11}",
                     began.elapsed().as_secs_f64(),
@@ -165,7 +165,15 @@ fn run_all(options: &Options, places: &Places) -> Results {
                     work.name(),
                     kind.name()
                 );
+                let machine = Machine::now();
                 let run = work.run(*kind, places, options.time).map_err(|problem| problem.to_string());
+                let others = machine.others();
+                let busy =
+                    if others > BUSY { format!("  BUSY: others took {:.0} %", 100.0 * others) } else { String::new() };
+                let run = run.map(|mut figures| {
+                    figures.insert("others_percent", 100.0 * others);
+                    figures
+                });
                 match &run {
                     Ok(figures) => {
                         let first = ["cpu_us", "stream_bytes", "storm_s", "change_us"]

@@ -2,7 +2,14 @@
 
 use std::{fs, io, net::SocketAddr, time::Duration};
 
-use nix::{time::ClockId, unistd::Pid};
+use nix::{
+    sys::{
+        resource::{UsageWho, getrusage},
+        time::TimeValLike,
+    },
+    time::ClockId,
+    unistd::Pid,
+};
 
 /// A process and all that descend from it.
 #[derive(Debug, Clone)]
@@ -65,6 +72,45 @@ impl Processes {
         }
         Ok(memory)
     }
+}
+
+/// What the whole machine did since then, to tell what others took of it.
+pub(crate) struct Machine {
+    /// Ticks of all cores that were not idle, and all ticks.
+    busy: u64,
+    all: u64,
+    ours: Duration,
+}
+
+impl Machine {
+    pub(crate) fn now() -> Self {
+        let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
+        // proc(5): user nice system idle iowait irq softirq steal …; guests are in user already.
+        let ticks: Vec<u64> =
+            stat.lines().next().unwrap_or_default().split(' ').filter_map(|n| n.parse().ok()).take(8).collect();
+        let all = ticks.iter().sum();
+        let idle: u64 = ticks.iter().skip(3).take(2).sum();
+        Self { busy: all - idle, all, ours: ours() }
+    }
+
+    /// The share of the CPU that went to neither this program nor the servers that it started and saw end.
+    pub(crate) fn others(&self) -> f64 {
+        let now = Self::now();
+        // A tick is 10 ms wherever Linux tells them (USER_HZ).
+        let ours = (now.ours.saturating_sub(self.ours)).as_secs_f64() * 100.0;
+        (((now.busy - self.busy) as f64 - ours) / ((now.all - self.all).max(1)) as f64).max(0.0)
+    }
+}
+
+/// This process's CPU time, and that of children who have ended.
+fn ours() -> Duration {
+    let of = |who| {
+        let usage = getrusage(who).ok()?;
+        let (user, system) = (usage.user_time(), usage.system_time());
+        let microseconds = user.num_microseconds() + system.num_microseconds();
+        Some(Duration::from_micros(microseconds.cast_unsigned()))
+    };
+    [UsageWho::RUSAGE_SELF, UsageWho::RUSAGE_CHILDREN].into_iter().filter_map(of).sum()
 }
 
 /// This process's own CPU time so far.

@@ -46,6 +46,7 @@ const COLUMNS: &[Column] = &[
     column("own_mb", "MB after", 1, false),
     column("queued_mb", "MB in queues", 1, false),
     column("own_us", "generator us", 2, false),
+    column("others_percent", "% of the CPU to others", 0, false),
 ];
 
 impl Results {
