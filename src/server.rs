@@ -29,7 +29,7 @@ use hyper::{Request, body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioTimer;
 use socket2::SockRef;
 use tokio::{
-    net::{TcpListener, TcpSocket, TcpStream},
+    net::{TcpListener, TcpSocket},
     sync::OwnedSemaphorePermit,
     time::{Instant, timeout_at},
 };
@@ -53,12 +53,12 @@ use crate::{
         host::Hosts,
         observe::Observe,
         socket::Socket,
-        stream,
+        stream::{self, StreamPlan},
     },
     registry::Registry,
     shutdown::{Phase, Shutdown, ShutdownTrigger},
     spill::{SpillError, SpillFolder},
-    traffic::{Open, Traffic},
+    traffic::{Counted, Open, Traffic},
 };
 
 /// Connections that wait to be accepted. The usual 128 drops connects when all clients come back
@@ -212,9 +212,10 @@ impl Server {
                     hosts: Arc::clone(&hosts),
                     peer: peer.ip(),
                     trusted_proxies: Arc::clone(&trusted_proxies),
-                    _place: place,
                 };
-                connections.spawn(browser(http.clone(), socket, window, shutdown.clone()));
+                let seat = Seat { _place: place, _counted: services.traffic.count(Open::Browsers) };
+                let served = serve(http.clone(), socket, window, seat, connections.clone(), shutdown.clone());
+                connections.spawn(served);
             },
         );
         let accept_control = accept(
@@ -224,13 +225,17 @@ impl Server {
                 match (stream, &tcp_gate) {
                     (ControlStream::Unix(socket), _) => {
                         let Some((socket, place)) = control_places.take(socket, &connections) else { return };
-                        let door = Door { control, gate: Arc::clone(&unix_gate), peer: None, _place: place };
-                        connections.spawn(producer(http.clone(), socket, door, shutdown.clone()));
+                        let seat = Seat { _place: place, _counted: services.traffic.count(Open::Control) };
+                        let door = Door { control, gate: Arc::clone(&unix_gate), peer: None };
+                        let served = serve(http.clone(), socket, door, seat, connections.clone(), shutdown.clone());
+                        connections.spawn(served);
                     }
                     (ControlStream::Tcp(socket, peer), Some(gate)) => {
                         let Some((socket, place)) = control_places.take(socket, &connections) else { return };
-                        let door = Door { control, gate: Arc::clone(gate), peer: Some(peer), _place: place };
-                        connections.spawn(producer(http.clone(), socket, door, shutdown.clone()));
+                        let seat = Seat { _place: place, _counted: services.traffic.count(Open::Control) };
+                        let door = Door { control, gate: Arc::clone(gate), peer: Some(peer) };
+                        let served = serve(http.clone(), socket, door, seat, connections.clone(), shutdown.clone());
+                        connections.spawn(served);
                     }
                     // Without a gate nothing listens there.
                     (ControlStream::Tcp(..), None) => {}
@@ -309,26 +314,22 @@ struct Window {
     hosts: Arc<Hosts>,
     peer: IpAddr,
     trusted_proxies: Arc<[IpAddr]>,
-    _place: OwnedSemaphorePermit,
 }
 
-impl Window {
-    fn answer(&self, request: &Request<Incoming>) -> Answer {
-        match self.hosts.check(request) {
+impl Side for Window {
+    fn traffic(&self) -> &Arc<Traffic> {
+        &self.traffic
+    }
+
+    async fn answer(&self, request: Request<Incoming>) -> Answer {
+        match self.hosts.check(&request) {
             Ok(()) => {
                 let client = Client::of(self.peer, request.headers(), &self.trusted_proxies);
-                self.observe.answer(request, Some(client))
+                self.observe.answer(&request, Some(client))
             }
             Err(problem) => Whole::from(problem).into(),
         }
     }
-}
-
-/// One connection of a browser.
-async fn browser(http: http1::Builder, socket: TcpStream, window: Window, shutdown: Shutdown) {
-    let _counted = window.traffic.count(Open::Browsers);
-    let answer = |request: Request<Incoming>| std::future::ready(window.answer(&request));
-    connection(http, socket, answer, &window.traffic, shutdown).await;
 }
 
 /// What a connection to the control API leads to.
@@ -337,10 +338,13 @@ struct Door {
     gate: Arc<Gate>,
     /// None on a Unix socket, whose peers have no address.
     peer: Option<SocketAddr>,
-    _place: OwnedSemaphorePermit,
 }
 
-impl Door {
+impl Side for Door {
+    fn traffic(&self) -> &Arc<Traffic> {
+        &self.control.traffic
+    }
+
     async fn answer(&self, request: Request<Incoming>) -> Answer {
         match self.gate.admit(&request, self.peer).await {
             Ok(()) => self.control.answer(request).await,
@@ -349,21 +353,47 @@ impl Door {
     }
 }
 
-/// One connection of a producer or an agent.
-async fn producer(http: http1::Builder, socket: impl Socket, door: Door, shutdown: Shutdown) {
-    let traffic = &door.control.traffic;
-    let _counted = traffic.count(Open::Control);
-    connection(http, socket, |request| door.answer(request), traffic, shutdown).await;
+/// One of the two sides of the gateway, as one connection sees it.
+trait Side: Send + Sync + 'static {
+    fn traffic(&self) -> &Arc<Traffic>;
+    fn answer(&self, request: Request<Incoming>) -> impl Future<Output = Answer> + Send;
 }
 
-/// One connection: requests and answers by hyper, until one asks for a stream.
-async fn connection<A: Future<Output = Answer>>(
+/// What a connection occupies from its first byte to its last, whichever task serves it.
+struct Seat {
+    _place: OwnedSemaphorePermit,
+    _counted: Counted,
+}
+
+/// One connection. A stream gets a task of its own, since a task keeps the room that its largest
+/// moment took, and hyper's is larger than a stream's by far.
+async fn serve<S: Socket>(
     http: http1::Builder,
-    socket: impl Socket,
-    answer: impl Fn(Request<Incoming>) -> A,
-    traffic: &Arc<Traffic>,
-    mut shutdown: Shutdown,
+    socket: S,
+    side: impl Side,
+    seat: Seat,
+    connections: TaskTracker,
+    shutdown: Shutdown,
 ) {
+    let left = connection(http, socket, |request| side.answer(request), shutdown.clone()).await;
+    if let Some((socket, plan)) = left {
+        let traffic = Arc::clone(side.traffic());
+        connections.spawn(async move {
+            let _seat = seat;
+            socket.forget_waiter();
+            stream::run(socket, plan, &traffic, shutdown).await;
+        });
+    }
+}
+
+/// One connection: requests and answers by hyper, until one asks for a stream, which is returned; none
+/// when the connection ended.
+async fn connection<S: Socket, A: Future<Output = Answer>>(
+    http: http1::Builder,
+    socket: S,
+    answer: impl Fn(Request<Incoming>) -> A,
+    mut shutdown: Shutdown,
+) -> Option<(S, StreamPlan)> {
     let handoff = Handoff::default();
     let service = service_fn(|request| {
         let answer = answer(request);
@@ -393,7 +423,10 @@ async fn connection<A: Future<Output = Answer>>(
         tokio::select! {
             polled = polled => match polled {
                 Ok(plan) => break plan,
-                Err(end) => return log(end),
+                Err(end) => {
+                    log(end);
+                    return None;
+                }
             },
             () = shutdown.reached(Phase::Ending), if !ending => {
                 ending = true;
@@ -401,8 +434,7 @@ async fn connection<A: Future<Output = Answer>>(
             }
         }
     };
-    let socket = connection.into_parts().io.into_socket();
-    stream::run(socket, plan, traffic, shutdown).await;
+    Some((connection.into_parts().io.into_socket(), plan))
 }
 
 fn log(end: hyper::Result<()>) {

@@ -31,6 +31,10 @@ struct OneLine(CompactFormatter);
 
 impl Formatter for OneLine {
     fn write_string_fragment<W: ?Sized + Write>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()> {
+        // Most text is, and has none of them: it need not be looked at character by character.
+        if fragment.is_ascii() {
+            return self.0.write_string_fragment(writer, fragment);
+        }
         let mut rest = fragment;
         while let Some((at, c)) = rest.char_indices().find(|(_, c)| matches!(c, '\u{85}' | '\u{2028}' | '\u{2029}')) {
             let (before, from) = rest.split_at(at);

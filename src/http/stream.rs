@@ -11,6 +11,12 @@
 //!   the peer left in peace, with every byte taken: a peer that closes with bytes unread resets the
 //!   connection, over TCP (RFC 9293 §3.6.1) and over a Unix socket.
 //!
+//! What a delivery costs, as counted (`scripts/test-cost` holds it): one `send`, no other system call,
+//! no allocation, and some 3,700 instructions beside the kernel's, most of them tokio's: each turn of
+//! the loop makes, polls and drops one future each for the shutdown, the socket's readiness and the
+//! slot's `watch`, and the scheduler queues and runs the task. A change adds some 48 allocations, shared
+//! by all readers.
+//!
 //! Never here: a timer or a buffer for each stream. A peer that vanished is noticed by the kernel
 //! (`TCP_USER_TIMEOUT`, see `server`).
 

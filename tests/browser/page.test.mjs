@@ -2,6 +2,8 @@
 
 import assert from 'node:assert/strict';
 import { execFile, spawn } from 'node:child_process';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { after, before, test } from 'node:test';
 import { promisify } from 'node:util';
@@ -42,6 +44,8 @@ test('the session field goes to another session, whatever it is called', async (
 });
 
 test('what the page says to type does what it says', async (t) => {
+  const folder = await mkdtemp(path.join(tmpdir(), 'tasklight-page-'));
+  t.after(() => rm(folder, { recursive: true }));
   for (const session of ['typed', `it's $HOME "here"`]) {
     const page = await openPage(t, pageOf(session));
     const env = { ...process.env, PATH: `${path.dirname(PROGRAM)}:${process.env.PATH}`, TASKLIGHT_CONTROL: gateway.socket };
@@ -52,13 +56,29 @@ test('what the page says to type does what it says', async (t) => {
     assert.equal(task.label, 'make test');
 
     const curl = spawn('bash', ['-c', await snippet(page, 'curl')], { stdio: ['ignore', 'pipe', 'ignore'], detached: true });
-    t.after(() => process.kill(-curl.pid));
+    t.after(() => {
+      try {
+        process.kill(-curl.pid);
+      } catch {
+        // Nobody reads it any more, so it may have ended at the next event.
+      }
+    });
     let text = '';
     for await (const part of curl.stdout.setEncoding('utf8')) {
       text += part;
       if (text.includes('data: ')) break;
     }
     assert.match(text, /"label":"make test"/);
+
+    // What it runs stands in for the real cargo.
+    await writeFile(path.join(folder, 'cargo'), '#!/bin/sh\necho "$@"\n', { mode: 0o755 });
+    const here = { ...env, PATH: `${folder}:${env.PATH}` };
+    const ran = await promisify(execFile)('bash', ['-c', await snippet(page, 'run')], { env: here });
+    assert.equal(ran.stdout, 'build\n');
+    await becomes('it shows as a task that has ended', () => page.evaluate(() => {
+      const { tasks } = document.querySelector('session-tasks');
+      return tasks.filter(({ label, status }) => label === 'cargo build' && status === 'completed').length;
+    }), 1);
   }
 });
 
