@@ -21,6 +21,9 @@ pub(crate) enum Outcome {
     /// It is answered with this status, and the connection ends: where the next request begins is
     /// not certain enough.
     Last(u16),
+    /// It is answered with this status, and ends where it says. Nobody reads its body, so the
+    /// connection goes on if the body was there by then, and ends if it was not.
+    Unread(u16),
     /// It becomes a stream, the connection's last answer: what stands behind is dropped.
     Stream,
 }
@@ -71,7 +74,7 @@ pub(crate) fn swallowing() -> Case {
 
 /// All other cases, for the browsers' listener.
 pub(crate) fn cases() -> Vec<Case> {
-    use Outcome::{Answered, Last, Refused, Stream};
+    use Outcome::{Answered, Last, Refused, Stream, Unread};
     let long = "a".repeat(20_000);
     let many = "x: a\r\n".repeat(200);
     let cases: Vec<(&'static str, String, Outcome)> = vec![
@@ -112,7 +115,7 @@ pub(crate) fn cases() -> Vec<Case> {
         ("a length over 64 bits", get("content-length: 99999999999999999999999\r\n\r\nhi"), Refused),
         ("a length of 64 bits", get("content-length: 18446744073709551615\r\n\r\nhi"), Refused),
         // Transfer codings (RFC 9112 §6.1, §6.3): with a length beside it, the connection ends.
-        ("chunks", get("transfer-encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n"), Last(200)),
+        ("chunks", get("transfer-encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n"), Unread(200)),
         ("a length and chunks", get("content-length: 5\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n"), Last(200)),
         ("chunks and a length", get("transfer-encoding: chunked\r\ncontent-length: 5\r\n\r\n0\r\n\r\n"), Last(200)),
         ("another coding", get("transfer-encoding: identity\r\n\r\n"), Refused),
@@ -129,7 +132,7 @@ pub(crate) fn cases() -> Vec<Case> {
         ("a chunk's size of 64 bits", chunks("ffffffffffffffff\r\nhi\r\n0\r\n\r\n"), Last(200)),
         ("a chunk's size below 0", chunks("-2\r\nhi\r\n0\r\n\r\n"), Last(200)),
         ("a chunk's size with 0x", chunks("0x2\r\nhi\r\n0\r\n\r\n"), Last(200)),
-        ("a chunk's extension", chunks("2;a=b\r\nhi\r\n0\r\n\r\n"), Last(200)),
+        ("a chunk's extension", chunks("2;a=b\r\nhi\r\n0\r\n\r\n"), Unread(200)),
         ("a chunk's extension ended by LF", chunks("2;a\nhi\r\n0\r\n\r\n"), Last(200)),
         ("a chunk longer than its size", chunks("2\r\nhiXX\r\n0\r\n\r\n"), Last(200)),
         ("a chunk ended by LF", chunks("2\r\nhi\n0\r\n\r\n"), Last(200)),
