@@ -15,7 +15,7 @@ use std::{
     collections::HashMap,
     fmt,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -34,6 +34,7 @@ use crate::{
     id::SessionId,
     registry::{ListenerGuard, TaskObserver},
     sse::{self, EventId},
+    sync::lock,
 };
 
 /// Where streams come from.
@@ -436,10 +437,6 @@ impl Drop for Subscription {
             }
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -148,6 +148,7 @@
 //! | 0 | `whole` | whole numbers in JSON |
 //! | 0 | [`clock`] | the one clock, which never goes back |
 //! | 0 | [`descriptors`] | how many files and sockets may be open |
+//! | 0 | `sync` | locking |
 //! | 0 | [`shutdown`] | a one-way signal |
 //! | 0 | `traffic` | what is connected and what was sent, in numbers |
 //! | 1 | [`config`] | settings and limits, with the reason for each default |
@@ -201,6 +202,7 @@ pub mod server;
 pub mod shutdown;
 pub mod spill;
 mod sse;
+mod sync;
 mod task;
 mod token;
 mod traffic;

@@ -11,7 +11,7 @@
 
 use std::{
     collections::{BTreeSet, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use tokio::sync::Notify;
@@ -21,6 +21,7 @@ use crate::{
     mux,
     registry::{ListenerGuard, Registry},
     sse::json_line,
+    sync::lock,
 };
 
 /// The most sessions that are told of one by one.
@@ -171,10 +172,6 @@ impl Inbox {
         let mut pending = lock(&self.pending);
         if wanted(&pending) { std::mem::take(&mut *pending) } else { Pending::default() }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

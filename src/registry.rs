@@ -21,7 +21,7 @@ mod update;
 
 use std::{
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Mutex, Weak},
     time::Duration,
 };
 
@@ -47,6 +47,7 @@ use crate::{
     id::{Kind, Scope, SessionId, TaskId},
     output::More,
     spill::{Spilled, Spills},
+    sync::lock,
     task::{Label, Outcome, TaskView},
 };
 
@@ -608,10 +609,4 @@ fn later(wait: Duration) -> tokio::time::Instant {
     let now = tokio::time::Instant::now();
     // A wait that is longer than time can be told is one of thirty years.
     now.checked_add(wait).unwrap_or_else(|| now + Duration::from_hours(24 * 365 * 30))
-}
-
-/// Locks, whether or not somebody panicked meanwhile: every commit is whole or not begun, so what
-/// the lock holds is sound.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -24,7 +24,7 @@ use std::{
     os::unix::fs::OpenOptionsExt,
     path::PathBuf,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -33,7 +33,7 @@ use std::{
 use tokio::{runtime::Handle, sync::watch, time::timeout};
 
 pub use self::folder::{SpillError, SpillFolder};
-use crate::id::TaskId;
+use crate::{id::TaskId, sync::lock};
 
 /// Bytes of a task that may wait for the disk before its source is held back. 256 KiB: as much as
 /// the tail in memory, so that a disk that hangs no more than doubles what a task costs.
@@ -223,7 +223,7 @@ impl Spill {
     }
 
     fn lock(&self) -> MutexGuard<'_, Progress> {
-        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.progress)
     }
 }
 

@@ -8,11 +8,11 @@ use std::{
     collections::HashMap,
     hash::Hash,
     num::NonZeroUsize,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
 };
 
 use super::{client::Client, problem::Problem};
-use crate::id::SessionId;
+use crate::{id::SessionId, sync::lock};
 
 /// The limits, and what is taken of them.
 #[derive(Debug, Default)]
@@ -89,7 +89,7 @@ impl<K: Eq + Hash + Clone> Places<K> {
 
 impl<K> Places<K> {
     fn lock(&self) -> MutexGuard<'_, HashMap<K, usize>> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.taken)
     }
 }
 

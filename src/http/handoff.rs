@@ -12,7 +12,7 @@ use std::{
     io,
     pin::Pin,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
     task::{Context, Poll, ready},
@@ -25,6 +25,8 @@ use hyper::{
 use hyper_util::rt::TokioIo;
 
 use super::{Whole, socket::Socket, stream::StreamPlan};
+
+use crate::sync::lock;
 
 /// What becomes of a request.
 pub(crate) enum Answer {
@@ -63,7 +65,7 @@ struct Shared {
 impl Handoff {
     /// Called by the service: the connection is to become this stream.
     pub(crate) fn offer(&self, plan: StreamPlan) {
-        *self.0.plan.lock().unwrap_or_else(PoisonError::into_inner) = Some(plan);
+        *lock(&self.0.plan) = Some(plan);
     }
 
     /// Called by the driver after hyper was polled: the plan, once hyper has nothing left to send.
@@ -71,7 +73,7 @@ impl Handoff {
         if self.0.unsent.load(Ordering::Relaxed) {
             return None;
         }
-        self.0.plan.lock().unwrap_or_else(PoisonError::into_inner).take()
+        lock(&self.0.plan).take()
     }
 
     /// The socket for hyper to use.

@@ -18,7 +18,7 @@ mod lease;
 use std::{
     convert::Infallible,
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -35,6 +35,7 @@ use crate::{
         AccessError, Finished, LaunchError, Launched, Producer, Registry, Stop, StopError, StopReason, TaskHandle,
         Update,
     },
+    sync::lock,
     task::TaskView,
 };
 
@@ -262,10 +263,6 @@ impl Shared {
             self.earlier.notify_one();
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

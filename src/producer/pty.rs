@@ -59,7 +59,7 @@ use std::{
     fmt,
     num::NonZeroU64,
     path::PathBuf,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Mutex, MutexGuard, Weak},
     time::Duration,
 };
 
@@ -81,6 +81,7 @@ use crate::{
     config::TerminalLimits,
     id::{SessionId, TerminalId},
     registry::{Registry, StartError, StopReason},
+    sync::lock,
     task::TaskView,
 };
 
@@ -285,7 +286,7 @@ impl fmt::Debug for Terminals {
 impl Shared {
     /// Locks, whether or not somebody panicked meanwhile: each change is whole or not begun.
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// A session's terminals, or all.

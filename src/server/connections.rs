@@ -9,7 +9,7 @@
 use std::{
     io,
     num::NonZeroUsize,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     task::{Context, Poll},
     time::Duration,
 };
@@ -22,7 +22,10 @@ use tokio::{
 };
 use tokio_util::task::TaskTracker;
 
-use crate::http::{problem::Problem, socket::Socket, written_out};
+use crate::{
+    http::{problem::Problem, socket::Socket, written_out},
+    sync::lock,
+};
 
 /// How long one too many may take to read its answer. Closed at once, with a request unread, the
 /// connection would be reset, and the answer lost (RFC 9112 §9.6).
@@ -85,7 +88,7 @@ impl Places {
     }
 
     fn trouble(&self) -> std::sync::MutexGuard<'_, Trouble> {
-        self.full.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.full)
     }
 }
 

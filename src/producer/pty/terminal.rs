@@ -1,6 +1,6 @@
 //! One terminal, as those see it who ask for it; and what they share with whoever runs it.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use bytes::Bytes;
 use serde::Serialize;
@@ -12,6 +12,7 @@ use crate::{
     output::{More, OutputLog},
     producer::bell::Bell,
     registry::{LaunchError, Launched, NewTask, Owner, Producer, StopReason},
+    sync::lock,
     task::{InvalidLabel, Label, TaskView},
 };
 
@@ -169,7 +170,7 @@ impl Board {
 
     /// Locks, whether or not somebody panicked meanwhile: each change is one assignment.
     pub(super) fn notes(&self) -> MutexGuard<'_, Notes> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     pub(super) fn is_closed(&self) -> bool {
