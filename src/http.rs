@@ -6,6 +6,7 @@ pub(crate) mod body;
 pub(crate) mod client;
 pub(crate) mod control;
 pub(crate) mod cors;
+pub(crate) mod fanout;
 pub(crate) mod gate;
 pub(crate) mod handoff;
 pub(crate) mod host;
@@ -19,6 +20,7 @@ pub(crate) mod socket;
 pub(crate) mod source;
 pub(crate) mod stream;
 pub(crate) mod stream_body;
+pub(crate) mod wire;
 
 use bytes::Bytes;
 use http_body_util::Full;

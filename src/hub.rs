@@ -9,6 +9,7 @@
 //!
 //! Never here: sockets and HTTP, and anything of the registry but list and change feeds.
 
+mod bell;
 mod mux;
 
 use std::{
@@ -27,8 +28,11 @@ use tokio::{
     time::{Instant, MissedTickBehavior, interval},
 };
 
-use self::mux::Inboxes;
-pub(crate) use self::mux::{MAX_SESSIONS, Mux, MuxNews};
+pub(crate) use self::{
+    bell::Bell,
+    mux::{MAX_SESSIONS, Mux, MuxNews},
+};
+use self::{bell::Cord, mux::Inboxes};
 use crate::{
     clock::{Clock, UnixMillis},
     id::SessionId,
@@ -36,6 +40,9 @@ use crate::{
     sse::{self, EventId},
     sync::lock,
 };
+
+/// A frame that is older than this when it is sent gets the time of now.
+const STALE_MS: u64 = 1_000;
 
 /// Where streams come from.
 pub struct Hub {
@@ -67,6 +74,8 @@ struct Slot {
     newest: Mutex<Newest>,
     /// Those who watch this session among others.
     inboxes: Inboxes,
+    /// Rung for whoever serves many slots at once.
+    cord: Mutex<Option<Cord>>,
 }
 
 /// What has happened in a slot, in numbers that only grow.
@@ -113,6 +122,11 @@ impl Frame {
         json == b"[]"
     }
 
+    /// Counts the lists of a slot that differ; a later one has a higher version.
+    pub(crate) fn version(&self) -> u64 {
+        self.version
+    }
+
     /// Whether the list has no task.
     pub(crate) fn is_empty(&self) -> bool {
         Self::is_empty_list(&self.json)
@@ -136,6 +150,12 @@ impl Frame {
     /// The event as it is, for HTTP/1.0.
     pub(crate) fn event(&self) -> Bytes {
         self.chunk.slice(self.event.clone())
+    }
+
+    /// Whether it may be sent at `now` as it is, to a reader whose newest id is `after`: not when it waited,
+    /// and not when it was overtaken.
+    pub(crate) fn is_timely(&self, now: UnixMillis, after: UnixMillis) -> bool {
+        now.0.saturating_sub(self.stamp.0) < STALE_MS && self.stamp >= after
     }
 
     /// The same list with the time of now: for a reader who gets it late, since a client takes the
@@ -295,11 +315,19 @@ impl Slot {
             pulse: watch::Sender::new(Pulse::default()),
             newest: Mutex::new(newest),
             inboxes: Inboxes::default(),
+            cord: Mutex::default(),
         }
     }
 
     fn touch(&self) {
         self.pulse.send_modify(|pulse| pulse.revision += 1);
+        self.ring();
+    }
+
+    fn ring(&self) {
+        if let Some(cord) = &mut *lock(&self.cord) {
+            cord.pull();
+        }
     }
 
     /// The list as of `revision` or later. Read after the revision was taken, so a change that
@@ -327,6 +355,7 @@ impl Slot {
                 pulse.beats += 1;
                 pulse.beat_at = Some(stamp);
             });
+            self.ring();
         }
     }
 }
@@ -380,26 +409,34 @@ impl Subscription {
         (frame.version != known).then_some(frame)
     }
 
+    /// The version of the list that this subscriber had last; 0 is the empty one that goes without saying.
+    pub(crate) fn version(&self) -> u64 {
+        self.version
+    }
+
     /// The next news. Safe to drop: what was not returned is not lost.
     pub(crate) async fn next(&mut self) -> News {
         loop {
+            if let Some(news) = self.try_next() {
+                return news;
+            }
             // The slot holds the sender and this holds the slot, so there is no error.
             let _ = self.pulse.changed().await;
-            let pulse = *self.pulse.borrow_and_update();
-            let seen = std::mem::replace(&mut self.seen, pulse);
-            if pulse.revision != seen.revision {
-                let frame = self.slot.frame(pulse.revision, &self.hub);
-                if frame.version != self.version {
-                    self.version = frame.version;
-                    return News::List(frame);
-                }
-            }
-            if pulse.beats != seen.beats
-                && let Some(at) = pulse.beat_at
-            {
-                return News::Beat(at);
+        }
+    }
+
+    /// The next news, if there is any.
+    pub(crate) fn try_next(&mut self) -> Option<News> {
+        let pulse = *self.pulse.borrow_and_update();
+        let seen = std::mem::replace(&mut self.seen, pulse);
+        if pulse.revision != seen.revision {
+            let frame = self.slot.frame(pulse.revision, &self.hub);
+            if frame.version != self.version {
+                self.version = frame.version;
+                return Some(News::List(frame));
             }
         }
+        if pulse.beats == seen.beats { None } else { pulse.beat_at.map(News::Beat) }
     }
 }
 
@@ -494,6 +531,46 @@ mod tests {
             Poll::Ready(news) => Some(news),
             Poll::Pending => None,
         }
+    }
+
+    fn rung(bell: &Bell) -> Vec<usize> {
+        let mut slots = Vec::new();
+        bell.take(&mut slots);
+        slots
+    }
+
+    #[tokio::test]
+    async fn a_bell_names_each_slot_that_has_news_once() {
+        let (registry, hub, _) = watched();
+        let bell = Arc::new(Bell::default());
+        let mut subscribers = [hub.subscribe(session("a")), hub.subscribe(session("b"))];
+        for (key, subscriber) in (7..).zip(&subscribers) {
+            subscriber.ring(&bell, key);
+        }
+        assert_eq!(subscribers.each_ref().map(|subscriber| subscriber.rings(&bell)), [Some(7), Some(8)]);
+        let a = Scope::Session(session("a"));
+        for _ in 0..3 {
+            started(&registry, &a).settle(Outcome::new(End::Completed));
+        }
+        bell.rung().await;
+        assert_eq!(rung(&bell), [7]);
+        assert!(matches!(subscribers[0].answer(), Some(News::List(_))));
+        assert!(subscribers[0].answer().is_none() && rung(&bell).is_empty());
+        let _unowned = started(&registry, &Scope::Unowned);
+        let mut both = rung(&bell);
+        both.sort_unstable();
+        assert_eq!(both, [7, 8]);
+    }
+
+    #[test]
+    fn a_slot_rings_no_more_for_whoever_let_go() {
+        let (registry, hub, _) = watched();
+        let bell = Arc::new(Bell::default());
+        let (kept, gone) = (hub.subscribe(session("a")), hub.subscribe(session("a")));
+        gone.ring(&bell, 7);
+        gone.let_go();
+        started(&registry, &Scope::Session(session("a"))).settle(Outcome::new(End::Completed));
+        assert!(rung(&bell).is_empty() && kept.rings(&bell).is_none());
     }
 
     fn event(news: Option<News>) -> String {

@@ -162,8 +162,9 @@
 //! | 3 | [`hub`] | one slot for each watched session |
 //! | 3 | `overview` | every open session at once, for the control API |
 //! | 4 | `http::{problem, route, body, host, client}` | errors as answers, paths as values, bodies of bounded size, who is asked and who asks |
-//! | 4 | `http::socket` | the sockets that a stream can be written to |
+//! | 4 | `http::{socket, wire}` | the sockets that a stream can be written to, and its form there |
 //! | 5 | `http::{source, stream, handoff, stream_body}` | what a stream says, after hyper or within it |
+//! | 5 | `http::fanout` | the one writer of all streams of one session's list |
 //! | 5 | `http::{negotiate, observe, control, metrics}` | the two sides' routes |
 //! | 5 | `http::{assets, cors}` | the embedded files, and what pages of other origins may read |
 //! | 5 | `http::{gate, admission, service}` | who is let in, and the two sides for somebody's own server |

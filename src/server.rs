@@ -46,19 +46,21 @@ use crate::{
     descriptors,
     http::{
         Whole,
+        admission::Seat,
         client::Client,
         control::Control,
+        fanout::{self, Engine, Fanout},
         gate::Gate,
         handoff::{Answer, Handoff},
         host::Hosts,
         observe::Observe,
         socket::Socket,
-        stream::{self, StreamPlan},
+        stream::{Begun, Stream, StreamPlan},
     },
     registry::Registry,
     shutdown::{Phase, Shutdown, ShutdownTrigger},
     spill::{SpillError, SpillFolder},
-    traffic::{Counted, Open, Traffic},
+    traffic::{Open, Traffic},
 };
 
 /// Connections that wait to be accepted. The usual 128 drops connects when all clients come back
@@ -81,6 +83,8 @@ pub struct Server {
     registry: Option<Registry>,
     browsers: TcpListener,
     control: ControlListeners,
+    lists: Fanout,
+    engine: Engine,
     /// Of the control API's TCP listeners, if there are any.
     gate: Option<Gate>,
     /// Where outputs are kept, for as long as the registry is shown.
@@ -142,6 +146,12 @@ pub enum BindError {
         /// What is wrong with it.
         source: SpillError,
     },
+    /// There is nothing to write streams with.
+    #[error("cannot wait for streams: {source}")]
+    Streams {
+        /// What the system answered.
+        source: io::Error,
+    },
     /// The control socket cannot be made.
     #[error("cannot make the control socket {}: {source}", path.display())]
     Control {
@@ -171,7 +181,8 @@ impl Server {
         let control = ControlListeners::bind(&settings.control, settings.peer_timeout)?;
         let browsers = listen(settings.listen, settings.peer_timeout)
             .map_err(|source| BindError::Listen { address: settings.listen, source })?;
-        Ok(Self { settings, registry, browsers, control, gate, spill })
+        let (lists, engine) = fanout::fanout().map_err(|source| BindError::Streams { source })?;
+        Ok(Self { settings, registry, browsers, control, lists, engine, gate, spill })
     }
 
     /// Where browsers connect; the real port, if port 0 was asked for.
@@ -189,7 +200,7 @@ impl Server {
     /// Serves until `shutdown` is moved on to [`Phase::Draining`], by `trigger` or by whoever has
     /// it; then ends tasks, streams and connections, for which it moves `trigger` on itself.
     pub async fn run(self, trigger: &ShutdownTrigger, shutdown: Shutdown) {
-        let Self { settings, registry, browsers, control, gate, spill: _spill } = self;
+        let Self { settings, registry, browsers, control, lists, engine, gate, spill: _spill } = self;
         let services = Services::new(&settings, registry, shutdown.clone());
         let hosts = Arc::new(Hosts::new(settings.hosts));
         let trusted_proxies: Arc<[IpAddr]> = settings.trusted_proxies.into();
@@ -198,14 +209,15 @@ impl Server {
         let mut http = http1::Builder::new();
         http.timer(TokioTimer::new()).header_read_timeout(settings.request_timeout).max_buf_size(MAX_HEAD);
 
-        let connections = TaskTracker::new();
+        let connections = Connections { http, lists, open: TaskTracker::new(), shutdown: shutdown.clone() };
+        connections.open.spawn(engine.run(shutdown.clone()));
         let most = settings.max_connections.unwrap_or_else(usual_connections);
         let (places, control_places) =
             (Places::new(most, "browsers"), Places::new(control_connections(most), "control"));
         let accept_browsers = accept(
             |cx| browsers.poll_accept(cx),
             |(socket, peer)| {
-                let Some((socket, place)) = places.take(socket, &connections) else { return };
+                let Some((socket, place)) = places.take(socket, &connections.open) else { return };
                 let window = Window {
                     observe: Arc::clone(&services.observe),
                     traffic: Arc::clone(&services.traffic),
@@ -213,36 +225,30 @@ impl Server {
                     peer: peer.ip(),
                     trusted_proxies: Arc::clone(&trusted_proxies),
                 };
-                let seat = Seat { _place: place, _counted: services.traffic.count(Open::Browsers) };
-                let served = serve(http.clone(), socket, window, seat, connections.clone(), shutdown.clone());
-                connections.spawn(served);
+                connections.serve(socket, window, place, Open::Browsers);
             },
         );
-        let accept_control = accept(
+        // Boxed, so that it can go before the end: whoever can accept can bring a stream.
+        let mut accept_control = Box::pin(accept(
             |cx| control.poll_accept(cx),
             |stream| {
                 let Some(control) = services.control.clone() else { return };
                 match (stream, &tcp_gate) {
                     (ControlStream::Unix(socket), _) => {
-                        let Some((socket, place)) = control_places.take(socket, &connections) else { return };
-                        let seat = Seat { _place: place, _counted: services.traffic.count(Open::Control) };
+                        let Some((socket, place)) = control_places.take(socket, &connections.open) else { return };
                         let door = Door { control, gate: Arc::clone(&unix_gate), peer: None };
-                        let served = serve(http.clone(), socket, door, seat, connections.clone(), shutdown.clone());
-                        connections.spawn(served);
+                        connections.serve(socket, door, place, Open::Control);
                     }
                     (ControlStream::Tcp(socket, peer), Some(gate)) => {
-                        let Some((socket, place)) = control_places.take(socket, &connections) else { return };
-                        let seat = Seat { _place: place, _counted: services.traffic.count(Open::Control) };
+                        let Some((socket, place)) = control_places.take(socket, &connections.open) else { return };
                         let door = Door { control, gate: Arc::clone(gate), peer: Some(peer) };
-                        let served = serve(http.clone(), socket, door, seat, connections.clone(), shutdown.clone());
-                        connections.spawn(served);
+                        connections.serve(socket, door, place, Open::Control);
                     }
                     // Without a gate nothing listens there.
                     (ControlStream::Tcp(..), None) => {}
                 }
             },
-        );
-        let mut accept_control = pin!(accept_control);
+        ));
         let mut beat = pin!(services.tick());
         let mut draining = shutdown.clone();
         tokio::select! {
@@ -254,7 +260,8 @@ impl Server {
         drop(browsers);
 
         let deadline = Instant::now() + settings.drain;
-        tracing::info!(connections = connections.len(), "draining");
+        let open = services.traffic.open(Open::Browsers) + services.traffic.open(Open::Control);
+        tracing::info!(connections = open, "draining");
         let children = services.end_tasks(settings.drain);
         // The control API still answers: that nothing starts any more, and how tasks end.
         let live = tokio::select! {
@@ -263,8 +270,7 @@ impl Server {
             live = timeout_at(deadline - FAREWELL.min(settings.drain / 2), children) => live.ok(),
         };
         trigger.enter(Phase::Ending);
-        connections.close();
-        let all_ended = timeout_at(deadline, connections.wait()).await.is_ok();
+        let all_ended = timeout_at(deadline, connections.ended()).await.is_ok();
         tracing::info!(children_ended = live == Some(0), connections_ended = all_ended, "ended");
     }
 }
@@ -359,30 +365,47 @@ trait Side: Send + Sync + 'static {
     fn answer(&self, request: Request<Incoming>) -> impl Future<Output = Answer> + Send;
 }
 
-/// What a connection occupies from its first byte to its last, whichever task serves it.
-struct Seat {
-    _place: OwnedSemaphorePermit,
-    _counted: Counted,
+/// The connections of both sides, from where they are accepted to their end.
+struct Connections {
+    http: http1::Builder,
+    /// Where they go on as streams of one list.
+    lists: Fanout,
+    open: TaskTracker,
+    shutdown: Shutdown,
 }
 
-/// One connection. A stream gets a task of its own, since a task keeps the room that its largest
-/// moment took, and hyper's is larger than a stream's by far.
-async fn serve<S: Socket>(
-    http: http1::Builder,
-    socket: S,
-    side: impl Side,
-    seat: Seat,
-    connections: TaskTracker,
-    shutdown: Shutdown,
-) {
-    let left = connection(http, socket, |request| side.answer(request), shutdown.clone()).await;
-    if let Some((socket, plan)) = left {
-        let traffic = Arc::clone(side.traffic());
-        connections.spawn(async move {
-            let _seat = seat;
-            socket.forget_waiter();
-            stream::run(socket, plan, &traffic, shutdown).await;
+impl Connections {
+    /// Serves one.
+    fn serve(&self, socket: impl Socket, side: impl Side, place: OwnedSemaphorePermit, what: Open) {
+        let seat = Seat { _place: place, _counted: side.traffic().count(what) };
+        let (http, shutdown) = (self.http.clone(), self.shutdown.clone());
+        let (lists, others) = (self.lists.clone(), self.open.clone());
+        self.open.spawn(async move {
+            let left = connection(http, socket, |request| side.answer(request), shutdown.clone()).await;
+            let Some((socket, plan)) = left else { return };
+            match Stream::begin(plan, side.traffic()) {
+                Begun::List(stream) => {
+                    if let Err(error) = lists.join(socket, stream, seat).await {
+                        tracing::debug!(%error, "a stream broke");
+                    }
+                }
+                // A task of its own, since a task keeps the room that its largest moment took, and hyper's is
+                // larger than a stream's by far.
+                Begun::Other(stream) => drop(others.spawn(async move {
+                    let _seat = seat;
+                    socket.forget_waiter();
+                    stream.run(socket, shutdown).await;
+                })),
+            }
         });
+    }
+
+    /// Returns when all have ended, and nothing serves them any more.
+    async fn ended(self) {
+        let Self { http: _, lists, open, shutdown: _ } = self;
+        drop(lists);
+        open.close();
+        open.wait().await;
     }
 }
 

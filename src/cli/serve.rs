@@ -48,7 +48,9 @@ pub(super) fn serve(arguments: ServeArguments, control: ControlArguments) -> Res
     };
     let descriptors = descriptors::raise();
     tracing::debug!(descriptors, "as many may be open");
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    // One thread: what a change costs beyond the kernel's price is little, and where several share it, waking
+    // the next one costs more than the work that it takes over.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(CommandError::System)?;
     let served = runtime.block_on(async {
         let mut signal = shutdown::signals().map_err(CommandError::System)?;

@@ -11,14 +11,23 @@ use std::{
     sync::{Arc, Mutex, MutexGuard},
 };
 
+use tokio::sync::OwnedSemaphorePermit;
+
 use super::{client::Client, problem::Problem};
-use crate::{id::SessionId, sync::lock};
+use crate::{id::SessionId, sync::lock, traffic::Counted};
 
 /// The limits, and what is taken of them.
 #[derive(Debug, Default)]
 pub(crate) struct Admission {
     sessions: Option<Arc<Places<SessionId>>>,
     clients: Option<Arc<Places<Client>>>,
+}
+
+/// What a connection occupies from its first byte to its last, whoever serves it.
+#[derive(Debug)]
+pub(crate) struct Seat {
+    pub(crate) _place: OwnedSemaphorePermit,
+    pub(crate) _counted: Counted,
 }
 
 /// What one stream holds of the limits.

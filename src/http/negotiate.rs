@@ -8,7 +8,8 @@ use super::{
     handoff::Answer,
     problem::Problem,
     source::Source,
-    stream::{self, Heartbeat, StreamPlan},
+    stream::StreamPlan,
+    wire::{self, Framing, Heartbeat, Wire},
 };
 use crate::sse;
 
@@ -24,11 +25,11 @@ pub(crate) fn answer<B>(request: &Request<B>, make: impl FnOnce() -> Source) -> 
     let heartbeat = heartbeat(request)?;
     if *request.method() == Method::HEAD {
         let mut answer = super::empty(StatusCode::OK);
-        *answer.headers_mut() = stream::headers();
+        *answer.headers_mut() = wire::headers();
         return Ok(answer.into());
     }
-    let headers = stream::headers();
-    Ok(Answer::Stream(StreamPlan { source: make(), version: request.version(), headers, heartbeat, admitted: None }))
+    let wire = Wire { framing: Framing::of(request.version()), heartbeat };
+    Ok(Answer::Stream(StreamPlan { source: make(), wire, headers: wire::headers(), admitted: None }))
 }
 
 /// Whether the client had a stream before and may hold what came of it.

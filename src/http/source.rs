@@ -25,9 +25,6 @@ use crate::{
     traffic::Open,
 };
 
-/// A frame that is older than this when it is sent gets the time of now.
-const STALE_MS: u64 = 1_000;
-
 /// Where a stream's events come from. Only the first is there by the thousand, and it is small; the
 /// others are boxed, so that it stays so.
 pub(crate) enum Source {
@@ -170,12 +167,15 @@ impl TaskList {
         opening
     }
 
-    /// A frame that waited for a slow reader, or was overtaken, gets the time of now; any other is
-    /// shared as it is.
+    /// The subscription, and the newest id sent.
+    pub(super) fn into_parts(self) -> (Subscription, UnixMillis) {
+        (self.subscription, self.last_stamp)
+    }
+
+    /// What all share as it is, unless this reader would get it late.
     fn timely(&mut self, frame: Frame) -> Frame {
         let now = self.subscription.now();
-        let late = now.0.saturating_sub(frame.stamp().0) >= STALE_MS || frame.stamp() < self.last_stamp;
-        let frame = if late { frame.restamped(now) } else { frame };
+        let frame = if frame.is_timely(now, self.last_stamp) { frame } else { frame.restamped(now) };
         self.last_stamp = frame.stamp();
         frame
     }

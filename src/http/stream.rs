@@ -11,26 +11,16 @@
 //!   the peer left in peace, with every byte taken: a peer that closes with bytes unread resets the
 //!   connection, over TCP (RFC 9293 §3.6.1) and over a Unix socket.
 //!
-//! What a delivery costs, as counted (`scripts/test-cost` holds it): one `send`, no other system call,
-//! no allocation, and some 3,700 instructions beside the kernel's, most of them tokio's: each turn of
-//! the loop makes, polls and drops one future each for the shutdown, the socket's readiness and the
-//! slot's `watch`, and the scheduler queues and runs the task. A change adds some 48 allocations, shared
-//! by all readers.
+//! A stream of one session's list goes to [`super::fanout`] instead, unless its body is hyper's to write
+//! (see [`super::stream_body`]).
 //!
 //! Never here: a timer or a buffer for each stream. A peer that vanished is noticed by the kernel
 //! (`TCP_USER_TIMEOUT`, see `server`).
 
-use std::{
-    io,
-    sync::Arc,
-    time::{Duration, UNIX_EPOCH},
-};
+use std::{io, sync::Arc, time::Duration};
 
 use bytes::{Buf, Bytes, BytesMut};
-use hyper::{
-    HeaderMap, Version,
-    header::{self, HeaderName, HeaderValue},
-};
+use hyper::HeaderMap;
 use tokio::{
     io::{AsyncWriteExt, Interest},
     time::timeout,
@@ -39,69 +29,26 @@ use tokio::{
 use super::{
     admission::Admitted,
     socket::Socket,
-    source::{Said, Source},
+    source::{Said, Source, TaskList},
+    wire::{Framing, Wire},
 };
 use crate::{
-    clock::UnixMillis,
     shutdown::{Phase, Shutdown},
     sse,
     traffic::{Counted, Traffic},
 };
 
 /// How long the last bytes of a planned end may take. A peer that reads takes milliseconds.
-const FAREWELL: Duration = Duration::from_secs(2);
+pub(super) const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Everything that a stream needs to begin.
 pub(crate) struct StreamPlan {
     pub(crate) source: Source,
-    pub(crate) version: Version,
-    /// The answer's headers: [`headers`], and what else its reader is told.
+    pub(crate) wire: Wire,
+    /// The answer's headers: [`super::wire::headers`], and what else its reader is told.
     pub(crate) headers: HeaderMap,
-    pub(crate) heartbeat: Heartbeat,
     /// What is held of the limits for as long as the stream lasts.
     pub(crate) admitted: Option<Box<Admitted>>,
-}
-
-/// How a sign of life looks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Heartbeat {
-    /// A comment, which scripts do not see.
-    Comment,
-    /// A named event, for watchdogs.
-    Event,
-}
-
-/// Whether the body is in chunks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Framing {
-    Chunked,
-    ToEndOfFile,
-}
-
-/// The headers of every stream.
-pub(crate) fn headers() -> HeaderMap {
-    HeaderMap::from_iter([
-        (header::CONTENT_TYPE, HeaderValue::from_static(sse::MEDIA_TYPE)),
-        // no-transform: a proxy that compresses holds events back.
-        (header::CACHE_CONTROL, HeaderValue::from_static("no-store, no-transform")),
-        // nginx must not buffer.
-        (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no")),
-        (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
-    ])
-}
-
-/// Writes a stream until its peer leaves or `shutdown` ends it.
-pub(crate) async fn run(mut socket: impl Socket, plan: StreamPlan, traffic: &Arc<Traffic>, mut shutdown: Shutdown) {
-    let mut stream = Stream::begin(plan, traffic);
-    match stream.write_until_ended(&socket, &mut shutdown).await {
-        Ok(End::Planned) => {
-            // Whether or not it comes through: this is the end.
-            let _ = timeout(FAREWELL, stream.write_farewell(&mut socket)).await;
-        }
-        Ok(End::PeerLeft) if stream.unsent.is_empty() => stream.source.delivered(),
-        Ok(End::PeerLeft) => {}
-        Err(error) => tracing::debug!(%error, "a stream broke"),
-    }
 }
 
 /// How a stream ends that does not break.
@@ -113,39 +60,66 @@ enum End {
     PeerLeft,
 }
 
-pub(super) struct Stream {
-    source: Source,
-    framing: Framing,
-    heartbeat: Heartbeat,
+/// A stream that has begun: its first bytes are unsent.
+pub(crate) struct Stream<S = Source> {
+    pub(super) source: S,
+    pub(super) wire: Wire,
     /// The one frame, or its rest, that the kernel has not taken yet.
-    unsent: Bytes,
-    counted: Counted,
-    _admitted: Option<Box<Admitted>>,
+    pub(super) unsent: Bytes,
+    pub(super) counted: Counted,
+    pub(super) admitted: Option<Box<Admitted>>,
+}
+
+/// A stream, by who is to write it.
+pub(crate) enum Begun {
+    /// One session's list, of which there are many: all are written by one.
+    List(Stream<TaskList>),
+    /// Any other writes itself.
+    Other(Stream),
 }
 
 impl Stream {
-    fn begin(plan: StreamPlan, traffic: &Arc<Traffic>) -> Self {
-        let framing = if plan.version == Version::HTTP_10 { Framing::ToEndOfFile } else { Framing::Chunked };
-        let mut unsent = head(framing, &plan.headers, plan.source.now());
-        let mut stream = Self::without_head(plan, framing, traffic);
-        unsent.extend_from_slice(&stream.unsent);
-        stream.unsent = unsent.freeze();
-        stream
+    /// Begins a stream on a socket.
+    pub(crate) fn begin(plan: StreamPlan, traffic: &Arc<Traffic>) -> Begun {
+        let mut unsent = plan.wire.framing.head(&plan.headers, plan.source.now());
+        let Self { source, wire, unsent: opening, counted, admitted } = Self::without_head(plan, traffic);
+        unsent.extend_from_slice(&opening);
+        let unsent = unsent.freeze();
+        match source {
+            Source::Tasks(source) => Begun::List(Stream { source, wire, unsent, counted, admitted }),
+            source @ (Source::Mux(_) | Source::Overview(_) | Source::Notices(_)) => {
+                Begun::Other(Self { source, wire, unsent, counted, admitted })
+            }
+        }
     }
 
     /// For whoever sends head and chunks himself.
-    pub(super) fn bare(plan: StreamPlan, traffic: &Arc<Traffic>) -> Self {
-        Self::without_head(plan, Framing::ToEndOfFile, traffic)
+    pub(super) fn bare(mut plan: StreamPlan, traffic: &Arc<Traffic>) -> Self {
+        plan.wire.framing = Framing::ToEndOfFile;
+        Self::without_head(plan, traffic)
     }
 
-    fn without_head(plan: StreamPlan, framing: Framing, traffic: &Arc<Traffic>) -> Self {
-        let StreamPlan { mut source, version: _, headers: _, heartbeat, admitted } = plan;
+    fn without_head(plan: StreamPlan, traffic: &Arc<Traffic>) -> Self {
+        let StreamPlan { mut source, wire, headers: _, admitted } = plan;
         let counted = traffic.count(source.kind());
         // Before the source is read, so that what is encoded later has a later stamp.
         let now = source.now();
         let mut payload = BytesMut::from(sse::retry(fastrand::u64(1_000..=3_000)).as_bytes());
         payload.extend_from_slice(&source.opening(now));
-        Self { source, framing, heartbeat, unsent: framing.frame(&payload), counted, _admitted: admitted }
+        Self { source, wire, unsent: wire.framing.frame(&payload), counted, admitted }
+    }
+
+    /// Writes until the peer leaves or `shutdown` ends it.
+    pub(crate) async fn run(mut self, mut socket: impl Socket, mut shutdown: Shutdown) {
+        match self.write_until_ended(&socket, &mut shutdown).await {
+            Ok(End::Planned) => {
+                // Whether or not it comes through: this is the end.
+                let _ = timeout(FAREWELL, self.write_farewell(&mut socket)).await;
+            }
+            Ok(End::PeerLeft) if self.unsent.is_empty() => self.source.delivered(),
+            Ok(End::PeerLeft) => {}
+            Err(error) => tracing::debug!(%error, "a stream broke"),
+        }
     }
 
     /// What is to be sent next, and the stream behind it; none at a planned end.
@@ -198,17 +172,9 @@ impl Stream {
     /// What goes over the wire; none at the source's end.
     fn bytes_of(&self, said: Said) -> Option<Bytes> {
         let frame = match said {
-            Said::List(frame) => match self.framing {
-                Framing::Chunked => frame.chunk(),
-                Framing::ToEndOfFile => frame.event(),
-            },
-            Said::Event(event) => self.framing.frame(&event),
-            Said::Beat(now) => {
-                return Some(match self.heartbeat {
-                    Heartbeat::Comment => self.framing.frame(sse::BEAT.as_bytes()),
-                    Heartbeat::Event => self.framing.frame(sse::beat_event(now).as_bytes()),
-                });
-            }
+            Said::List(frame) => self.wire.list(&frame),
+            Said::Event(event) => self.wire.framing.frame(&event),
+            Said::Beat(now) => return Some(self.wire.beat(now)),
             Said::End => return None,
         };
         self.counted.sent();
@@ -222,41 +188,9 @@ impl Stream {
         while let Some(bytes) = self.source.rest().and_then(|said| self.bytes_of(said)) {
             socket.write_all(&bytes).await?;
         }
-        if self.framing == Framing::Chunked {
-            socket.write_all(sse::LAST_CHUNK).await?;
-        }
+        socket.write_all(self.wire.framing.end()).await?;
         socket.shutdown().await
     }
-}
-
-impl Framing {
-    fn frame(self, payload: &[u8]) -> Bytes {
-        match self {
-            Self::Chunked => sse::chunk(payload),
-            Self::ToEndOfFile => Bytes::copy_from_slice(payload),
-        }
-    }
-}
-
-/// Status line and headers, in HTTP/1.x's form (RFC 9112 §2.1). The stream is the connection's
-/// last answer, and says so.
-fn head(framing: Framing, headers: &HeaderMap, now: UnixMillis) -> BytesMut {
-    let (status, last) = match framing {
-        Framing::Chunked => ("HTTP/1.1 200 OK\r\n", "connection: close\r\ntransfer-encoding: chunked\r\n\r\n"),
-        Framing::ToEndOfFile => ("HTTP/1.0 200 OK\r\n", "connection: close\r\n\r\n"),
-    };
-    let mut head = BytesMut::with_capacity(512);
-    head.extend_from_slice(status.as_bytes());
-    for (name, value) in headers {
-        head.extend_from_slice(name.as_str().as_bytes());
-        head.extend_from_slice(b": ");
-        head.extend_from_slice(value.as_bytes());
-        head.extend_from_slice(b"\r\n");
-    }
-    let date = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_millis(now.0));
-    head.extend_from_slice(format!("date: {date}\r\n").as_bytes());
-    head.extend_from_slice(last.as_bytes());
-    head
 }
 
 /// Nothing that a client sends on a stream means anything; its end does.

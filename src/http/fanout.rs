@@ -1,0 +1,307 @@
+//! All streams of one session's list: one task writes them, over an epoll of its own.
+//!
+//! Promises:
+//! - A change is one `send` a reader, of bytes that all readers share, and nothing else: no task, timer,
+//!   buffer, allocation or wake-up is a reader's own.
+//! - At most one frame is unsent for a reader; until its socket takes the rest it is skipped, and then
+//!   gets the newest list alone.
+//! - After [`TURN`] readers others get their share: other sessions, new readers, and whatever else the
+//!   runtime has to do. No change, however frequent, keeps a reader from having its turn.
+//! - A planned end comes after the newest list, within [`FAREWELL`].
+//! - The last reader of a session to leave takes all that was kept for it away.
+//!
+//! Why not a task for each stream: tokio then queues, polls and parks one task for each delivery, and
+//! three futures within it (the shutdown, the socket's readiness, the session's news). That was some
+//! 3,700 instructions beside the kernel's `send`, and 2,400 bytes a stream; here it is below 400, and
+//! the reader's entry in a table. The sockets are in an epoll of their own because tokio's keeps some
+//! 300 bytes for each, and would be asked for readiness at each send. tokio waits for that epoll as for
+//! any descriptor, so that this is a task like any other, on whichever runtime.
+//!
+//! Never here: what a list holds, and which readers are admitted.
+
+mod group;
+mod poller;
+mod reader;
+
+use std::{collections::VecDeque, fmt, io, sync::Arc};
+
+use slab::Slab;
+use tokio::{
+    sync::mpsc,
+    task::yield_now,
+    time::{Instant, sleep_until},
+};
+
+use self::{
+    group::{Group, Newest},
+    poller::{Poller, Ready},
+    reader::{Presence, Reader},
+};
+use super::{
+    admission::Seat,
+    socket::Socket,
+    source::TaskList,
+    stream::{FAREWELL, Stream},
+};
+use crate::{
+    hub::{Bell, Subscription},
+    shutdown::{Phase, Shutdown},
+};
+
+/// How many readers are served before others get their share: some 0.4 ms.
+const TURN: usize = 64;
+/// Streams that may wait to be taken over. Who brings one more waits.
+const MAX_ARRIVALS: usize = 256;
+
+/// Where streams are handed to the one that writes them, which ends when all of these are gone.
+#[derive(Debug, Clone)]
+pub(crate) struct Fanout(mpsc::Sender<Arrival>);
+
+/// A stream that has begun, and whose socket has left the runtime.
+struct Arrival {
+    reader: Reader,
+    subscription: Subscription,
+}
+
+impl Fanout {
+    /// Hands a stream over.
+    ///
+    /// # Errors
+    /// When the socket cannot leave the runtime.
+    pub(crate) async fn join(&self, socket: impl Socket, stream: Stream<TaskList>, seat: Seat) -> io::Result<()> {
+        let (reader, subscription) = Reader::new(socket.into_fd()?, stream, seat);
+        // It is there for as long as this is, unless it panicked. The connection is closed then.
+        let _ = self.0.send(Arrival { reader, subscription }).await;
+        Ok(())
+    }
+}
+
+/// The one that writes.
+pub(crate) struct Engine {
+    arrivals: mpsc::Receiver<Arrival>,
+    poller: Poller,
+    bell: Arc<Bell>,
+    readers: Slab<Reader>,
+    groups: Slab<Group>,
+    /// The groups in which somebody may have to be told something, each once.
+    due: VecDeque<usize>,
+}
+
+/// A new engine, and the way to it. Must be called within a tokio runtime.
+///
+/// # Errors
+/// When the system has no epoll, or no descriptor, left for it.
+pub(crate) fn fanout() -> io::Result<(Fanout, Engine)> {
+    let (sender, arrivals) = mpsc::channel(MAX_ARRIVALS);
+    let engine = Engine {
+        arrivals,
+        poller: Poller::new()?,
+        bell: Arc::default(),
+        readers: Slab::new(),
+        groups: Slab::new(),
+        due: VecDeque::new(),
+    };
+    Ok((Fanout(sender), engine))
+}
+
+impl Engine {
+    /// Writes streams until `shutdown` ends them, or nobody can bring one any more.
+    pub(crate) async fn run(mut self, mut shutdown: Shutdown) {
+        let (mut arriving, mut ready, mut rung) = (Vec::new(), Vec::new(), Vec::new());
+        let mut served = 0;
+        loop {
+            self.bell.take(&mut rung);
+            for group in rung.drain(..) {
+                self.enqueue(group);
+            }
+            served += self.deliver_due();
+            if served >= TURN {
+                served = 0;
+                yield_now().await;
+            }
+            tokio::select! {
+                () = shutdown.reached(Phase::Ending) => break,
+                () = self.bell.rung() => {}
+                () = self.poller.ready(&mut ready) => {
+                    served += ready.len();
+                    for ready in ready.drain(..) {
+                        self.attend(ready);
+                    }
+                }
+                count = self.arrivals.recv_many(&mut arriving, TURN) => {
+                    if count == 0 {
+                        break;
+                    }
+                    served += count;
+                    for arrival in arriving.drain(..) {
+                        let key = self.admit(arrival);
+                        self.act(key, Reader::serve);
+                    }
+                }
+                () = std::future::ready(()), if !self.due.is_empty() => {}
+            }
+        }
+        self.end().await;
+    }
+
+    /// Tells those who are due, up to a turn's worth; returns how many were looked at.
+    fn deliver_due(&mut self) -> usize {
+        let mut served = 0;
+        while served < TURN
+            && let Some(key) = self.due.pop_front()
+        {
+            served += self.deliver(key, TURN - served);
+        }
+        served
+    }
+
+    /// Tells up to `most` readers of a group what they do not know; returns how many were looked at.
+    fn deliver(&mut self, group_key: usize, most: usize) -> usize {
+        let Some(group) = self.groups.get_mut(group_key) else { return 0 };
+        group.due = false;
+        group.learn();
+        let mut gone = Vec::new();
+        let mut served = 0;
+        while served < most
+            && let Some(key) = group.next()
+        {
+            served += 1;
+            if let Some(reader) = self.readers.get_mut(key)
+                && !reader.is_blocked()
+                && presence(reader.serve(&mut group.newest, &self.poller, key)) == Presence::Gone
+            {
+                gone.push(key);
+            }
+        }
+        if !group.all_know() {
+            self.enqueue(group_key);
+        }
+        for key in gone {
+            self.remove(key);
+        }
+        served
+    }
+
+    fn enqueue(&mut self, group_key: usize) {
+        if let Some(group) = self.groups.get_mut(group_key)
+            && !std::mem::replace(&mut group.due, true)
+        {
+            self.due.push_back(group_key);
+        }
+    }
+
+    /// Takes a reader into the group of its session; returns its key.
+    fn admit(&mut self, arrival: Arrival) -> usize {
+        let Arrival { mut reader, subscription } = arrival;
+        let group_key = subscription.rings(&self.bell).unwrap_or_else(|| {
+            let entry = self.groups.vacant_entry();
+            let key = entry.key();
+            subscription.ring(&self.bell, key);
+            entry.insert(Group::new(subscription));
+            key
+        });
+        let entry = self.readers.vacant_entry();
+        let key = entry.key();
+        if let Some(group) = self.groups.get_mut(group_key) {
+            group.join(key, group_key, &mut reader);
+        }
+        entry.insert(reader);
+        // What changed between the reader's first list and a new group's bell rang for nobody.
+        self.enqueue(group_key);
+        key
+    }
+
+    fn attend(&mut self, ready: Ready) {
+        let Ready { key, word, room } = ready;
+        if word {
+            self.act(key, |reader, _, _, _| reader.hear());
+        }
+        if room {
+            self.act(key, Reader::serve);
+        }
+    }
+
+    /// Has a reader act, and removes it if it is gone then.
+    fn act(&mut self, key: usize, act: impl FnOnce(&mut Reader, &mut Newest, &Poller, usize) -> io::Result<Presence>) {
+        let Some(reader) = self.readers.get_mut(key) else { return };
+        let Some(group) = self.groups.get_mut(reader.group) else { return };
+        if presence(act(reader, group.newest_now(), &self.poller, key)) == Presence::Gone {
+            self.remove(key);
+        }
+    }
+
+    fn remove(&mut self, key: usize) {
+        let Some(reader) = self.readers.try_remove(key) else { return };
+        let Some(group) = self.groups.get_mut(reader.group) else { return };
+        if let Some(moved) = group.leave(reader.place).and_then(|moved| self.readers.get_mut(moved)) {
+            moved.place = reader.place;
+        }
+        if group.is_over() {
+            self.groups.remove(reader.group);
+        }
+        if self.readers.is_empty() {
+            // Tables keep the room of their largest moment.
+            (self.readers, self.groups, self.due) = Default::default();
+        }
+    }
+
+    /// The planned end: each reader is told the newest list, and that this is all.
+    async fn end(mut self) {
+        let deadline = Instant::now() + FAREWELL;
+        let all: Vec<_> = self.readers.iter().map(|(key, _)| key).collect();
+        for turn in all.chunks(TURN) {
+            for key in turn {
+                self.finish(*key);
+            }
+            yield_now().await;
+        }
+        let (mut arriving, mut ready) = (Vec::new(), Vec::new());
+        let mut more_may_come = true;
+        while more_may_come || !self.readers.is_empty() {
+            tokio::select! {
+                count = self.arrivals.recv_many(&mut arriving, TURN), if more_may_come => {
+                    more_may_come = count > 0;
+                    for arrival in arriving.drain(..) {
+                        let key = self.admit(arrival);
+                        self.finish(key);
+                    }
+                }
+                () = self.poller.ready(&mut ready) => {
+                    for Ready { key, word, room } in ready.drain(..) {
+                        if word {
+                            self.act(key, |reader, _, _, _| reader.hear());
+                        }
+                        if room {
+                            self.act(key, |reader, _, poller, key| reader.go_on_to_end(poller, key));
+                        }
+                    }
+                }
+                () = sleep_until(deadline), if !self.readers.is_empty() => self.readers.clear(),
+            }
+        }
+    }
+
+    fn finish(&mut self, key: usize) {
+        let group = self.readers.get(key).and_then(|reader| self.groups.get_mut(reader.group));
+        if let Some(group) = group {
+            group.learn_last();
+        }
+        self.act(key, Reader::finish);
+    }
+}
+
+fn presence(acted: io::Result<Presence>) -> Presence {
+    acted.unwrap_or_else(|error| {
+        tracing::debug!(%error, "a stream broke");
+        Presence::Gone
+    })
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine")
+            .field("readers", &self.readers.len())
+            .field("groups", &self.groups.len())
+            .finish_non_exhaustive()
+    }
+}
