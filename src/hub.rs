@@ -37,7 +37,7 @@ use crate::{
     clock::{Clock, UnixMillis},
     id::SessionId,
     registry::{ListenerGuard, TaskObserver},
-    sse::{self, EventId},
+    sse::{self, ChunkedEvent, EventId},
     sync::lock,
 };
 
@@ -102,20 +102,14 @@ struct Newest {
 pub(crate) struct Frame {
     /// Counts the lists of a slot that differ, from 1; 0 is the empty list before the first.
     version: u64,
-    json: Bytes,
     stamp: UnixMillis,
-    /// The event, framed as a chunk; the event alone stands at `event` in it.
-    chunk: Bytes,
-    event: std::ops::Range<usize>,
+    event: ChunkedEvent,
 }
 
 impl Frame {
-    fn new(version: u64, json: Bytes, stamp: UnixMillis) -> Self {
-        let id = if Self::is_empty_list(&json) { EventId::Reset } else { EventId::Stamp(stamp) };
-        let event = sse::event(id, &json);
-        let chunk = sse::chunk(&event);
-        let start = chunk.len() - event.len() - 2;
-        Self { version, json, stamp, event: start..start + event.len(), chunk }
+    fn new(version: u64, json: &[u8], stamp: UnixMillis) -> Self {
+        let id = if Self::is_empty_list(json) { EventId::Reset } else { EventId::Stamp(stamp) };
+        Self { version, stamp, event: ChunkedEvent::new(id, json) }
     }
 
     fn is_empty_list(json: &[u8]) -> bool {
@@ -129,7 +123,7 @@ impl Frame {
 
     /// Whether the list has no task.
     pub(crate) fn is_empty(&self) -> bool {
-        Self::is_empty_list(&self.json)
+        Self::is_empty_list(self.json())
     }
 
     /// The server's clock when the list was encoded.
@@ -139,17 +133,17 @@ impl Frame {
 
     /// The list as JSON.
     pub(crate) fn json(&self) -> &[u8] {
-        &self.json
+        self.event.chunk.get(self.event.data.clone()).unwrap_or_default()
     }
 
     /// The event framed as one chunk, for HTTP/1.1.
     pub(crate) fn chunk(&self) -> Bytes {
-        self.chunk.clone()
+        self.event.chunk.clone()
     }
 
     /// The event as it is, for HTTP/1.0.
     pub(crate) fn event(&self) -> Bytes {
-        self.chunk.slice(self.event.clone())
+        self.event.chunk.slice(self.event.event.clone())
     }
 
     /// Whether it may be sent at `now` as it is, to a reader whose newest id is `after`: not when it waited,
@@ -161,7 +155,7 @@ impl Frame {
     /// The same list with the time of now: for a reader who gets it late, since a client takes the
     /// stamp for the time of sending.
     pub(crate) fn restamped(&self, now: UnixMillis) -> Self {
-        Self::new(self.version, self.json.clone(), now)
+        Self::new(self.version, self.json(), now)
     }
 }
 
@@ -305,11 +299,7 @@ impl Watched {
 
 impl Slot {
     fn new(session: SessionId) -> Self {
-        let newest = Newest {
-            revision: None,
-            frame: Frame::new(0, Bytes::from_static(b"[]"), UnixMillis(0)),
-            spoke: Instant::now(),
-        };
+        let newest = Newest { revision: None, frame: Frame::new(0, b"[]", UnixMillis(0)), spoke: Instant::now() };
         Self {
             session,
             pulse: watch::Sender::new(Pulse::default()),
@@ -336,8 +326,8 @@ impl Slot {
         let mut newest = lock(&self.newest);
         if newest.revision.is_none_or(|read| read < revision) {
             let json = hub.list(&self.session);
-            if json != newest.frame.json {
-                newest.frame = Frame::new(newest.frame.version + 1, json, hub.clock.now());
+            if json != newest.frame.json() {
+                newest.frame = Frame::new(newest.frame.version + 1, &json, hub.clock.now());
                 hub.encoded.fetch_add(1, Ordering::Relaxed);
                 newest.spoke = Instant::now();
             }

@@ -7,7 +7,7 @@ mod terminal;
 
 use std::{fmt, num::NonZeroU64, str::FromStr, sync::Arc};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 pub use self::terminal::{InvalidTerminalId, TerminalId};
 
@@ -15,8 +15,8 @@ pub use self::terminal::{InvalidTerminalId, TerminalId};
 ///
 /// 1 to [`SessionId::MAX_BYTES`] bytes of UTF-8, without control characters and without `/`, so
 /// that it always fits one segment of a path. Cloning is cheap.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
+#[serde(try_from = "String")]
 pub struct SessionId(Arc<str>);
 
 impl SessionId {
@@ -74,8 +74,8 @@ pub enum InvalidSessionId {
 /// What sort of work a task is: `bash`, `pty`, `subagent`, …: an open set.
 ///
 /// `[a-z][a-z0-9-]{0,31}`. Cloning is cheap.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
+#[serde(try_from = "String")]
 pub struct Kind(Arc<str>);
 
 impl Kind {
@@ -119,8 +119,8 @@ impl Kind {
 pub struct InvalidKind;
 
 /// A task's name: `<kind>-<n>`, n counting per kind from 1, never used twice in one process.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
+#[serde(try_from = "String")]
 pub struct TaskId {
     kind: Kind,
     number: NonZeroU64,
@@ -224,9 +224,9 @@ macro_rules! as_text {
                 text.parse()
             }
         }
-        impl From<$name> for String {
-            fn from(name: $name) -> String {
-                name.to_string()
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
             }
         }
     )*};

@@ -5,7 +5,10 @@
 //! line ends are LF only, there is no byte order mark, and the data is one line.
 //! Never here: a socket, a clock, a registry.
 
-use std::io::{self, Write};
+use std::{
+    io::{self, Write},
+    ops::Range,
+};
 
 use bytes::{Bytes, BytesMut};
 use serde::Serialize;
@@ -60,17 +63,48 @@ pub(crate) enum EventId<'a> {
     Reset,
 }
 
+/// What comes before an unnamed event's data, and after it: `data` is one line of JSON.
+fn around(id: EventId<'_>) -> (String, &'static [u8]) {
+    let before = match id {
+        EventId::Stamp(at) => format!("id: {at}\ndata: "),
+        EventId::Opaque(id) => format!("id: {id}\ndata: "),
+        EventId::Reset => "id:\ndata: ".to_owned(),
+    };
+    (before, b"\n\n")
+}
+
 /// One unnamed event, ready for a socket: `data` is one line of JSON.
 pub(crate) fn event(id: EventId<'_>, data: &[u8]) -> BytesMut {
-    let mut frame = BytesMut::with_capacity(data.len() + 32);
-    match id {
-        EventId::Stamp(at) => frame.extend_from_slice(format!("id: {at}\ndata: ").as_bytes()),
-        EventId::Opaque(id) => frame.extend_from_slice(format!("id: {id}\ndata: ").as_bytes()),
-        EventId::Reset => frame.extend_from_slice(b"id:\ndata: "),
+    let (before, after) = around(id);
+    let mut event = BytesMut::with_capacity(before.len() + data.len() + after.len());
+    event.extend_from_slice(before.as_bytes());
+    event.extend_from_slice(data);
+    event.extend_from_slice(after);
+    event
+}
+
+/// An unnamed event as one chunk, and where in it the event and its data stand.
+#[derive(Debug, Clone)]
+pub(crate) struct ChunkedEvent {
+    pub(crate) chunk: Bytes,
+    pub(crate) event: Range<usize>,
+    pub(crate) data: Range<usize>,
+}
+
+impl ChunkedEvent {
+    /// One copy of `data`, which is one line of JSON.
+    pub(crate) fn new(id: EventId<'_>, data: &[u8]) -> Self {
+        let (before, after) = around(id);
+        let length = before.len() + data.len() + after.len();
+        let size = format!("{length:x}\r\n");
+        let mut chunk = Vec::with_capacity(size.len() + length + LINE_END.len());
+        for part in [size.as_bytes(), before.as_bytes(), data, after, LINE_END] {
+            chunk.extend_from_slice(part);
+        }
+        let event = size.len()..size.len() + length;
+        let data = event.start + before.len()..event.end - after.len();
+        Self { chunk: chunk.into(), event, data }
     }
-    frame.extend_from_slice(data);
-    frame.extend_from_slice(b"\n\n");
-    frame
 }
 
 /// A comment (§9.2.6: a line that starts with a colon is ignored), and the blank line after it.
@@ -98,12 +132,14 @@ pub(crate) fn beat_event(now: UnixMillis) -> String {
     format!("event: heartbeat\ndata: {now}\n\n")
 }
 
+const LINE_END: &[u8] = b"\r\n";
+
 /// The same bytes as one chunk of a chunked body (RFC 9112 §7.1).
 pub(crate) fn chunk(payload: &[u8]) -> Bytes {
     let mut framed = BytesMut::with_capacity(payload.len() + 20);
     framed.extend_from_slice(format!("{:x}\r\n", payload.len()).as_bytes());
     framed.extend_from_slice(payload);
-    framed.extend_from_slice(b"\r\n");
+    framed.extend_from_slice(LINE_END);
     framed.freeze()
 }
 
@@ -138,6 +174,17 @@ mod tests {
     fn an_event_is_its_id_one_data_line_and_a_blank_line() {
         assert_eq!(&event(EventId::Stamp(UnixMillis(17)), b"[1]")[..], b"id: 17\ndata: [1]\n\n");
         assert_eq!(&event(EventId::Reset, b"[]")[..], b"id:\ndata: []\n\n");
+    }
+
+    #[test]
+    fn a_chunked_event_is_the_event_in_a_chunk() {
+        for (id, data) in [(EventId::Stamp(UnixMillis(17)), &b"[1]"[..]), (EventId::Reset, &[b'x'; 1_000])] {
+            let chunked = ChunkedEvent::new(id, data);
+            let event = event(id, data);
+            assert_eq!(chunked.chunk, chunk(&event));
+            assert_eq!(chunked.chunk[chunked.event], event);
+            assert_eq!(&chunked.chunk[chunked.data], data);
+        }
     }
 
     #[test]

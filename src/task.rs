@@ -15,7 +15,7 @@ use crate::{
 /// What a task is called: for a shell the raw command. 1 to [`Label::MAX_BYTES`] bytes, and not
 /// blank. Cloning is cheap.
 #[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[serde(try_from = "String")]
 pub struct Label(Arc<str>);
 
 impl Label {
@@ -55,12 +55,6 @@ impl TryFrom<String> for Label {
     type Error = InvalidLabel;
     fn try_from(text: String) -> Result<Self, InvalidLabel> {
         Self::new(&text)
-    }
-}
-
-impl From<Label> for String {
-    fn from(label: Label) -> String {
-        label.as_str().to_owned()
     }
 }
 

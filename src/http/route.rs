@@ -64,8 +64,8 @@ pub(crate) fn observe(path: &str) -> Result<ObserveRoute, Problem> {
 
 /// One sort of path of the control API. The router is the table of these.
 struct Sort {
-    /// A segment in braces stands for any one segment.
-    template: &'static str,
+    /// Its segments; one in braces stands for any.
+    template: &'static [&'static str],
     /// What may be asked there, as an `Allow` header says it.
     methods: &'static str,
     read: fn(&Names<'_>) -> Result<ControlRoute, Problem>,
@@ -73,36 +73,36 @@ struct Sort {
 
 /// Every path of the control API. `openapi.json` describes each, and a test holds the two together.
 const CONTROL: &[Sort] = &[
-    sort("/openapi.json", "GET, HEAD", |_| Ok(ControlRoute::Document)),
-    sort("/healthz", "GET", |_| Ok(ControlRoute::Healthz)),
-    sort("/readyz", "GET", |_| Ok(ControlRoute::Readyz)),
-    sort("/metrics", "GET, HEAD", |_| Ok(ControlRoute::Metrics)),
-    sort("/mux", "GET, HEAD", |_| Ok(ControlRoute::Mux)),
-    sort("/done", "GET, HEAD", done),
-    sort("/tasks", "GET, HEAD, POST", tasks),
-    sort("/tasks/{task}", "GET, PATCH", task),
-    sort("/tasks/{task}/kill", "POST", kill),
-    sort("/tasks/{task}/output", "GET, POST", output),
-    sort("/sessions/{session}", "DELETE", |names| Ok(ControlRoute::Owner(names.session()?))),
-    sort("/sessions/{session}/done", "GET, HEAD", done),
-    sort("/sessions/{session}/tasks", "GET, HEAD, POST", tasks),
-    sort("/sessions/{session}/tasks/{task}", "GET, PATCH", task),
-    sort("/sessions/{session}/tasks/{task}/kill", "POST", kill),
-    sort("/sessions/{session}/tasks/{task}/output", "GET, POST", output),
-    sort("/sessions/{session}/terminals", "GET, POST", |names| names.terminals(|_| Ok(TerminalRoute::All))),
-    sort("/sessions/{session}/terminals/{terminal}", "GET, DELETE", |names| {
+    sort(&["openapi.json"], "GET, HEAD", |_| Ok(ControlRoute::Document)),
+    sort(&["healthz"], "GET", |_| Ok(ControlRoute::Healthz)),
+    sort(&["readyz"], "GET", |_| Ok(ControlRoute::Readyz)),
+    sort(&["metrics"], "GET, HEAD", |_| Ok(ControlRoute::Metrics)),
+    sort(&["mux"], "GET, HEAD", |_| Ok(ControlRoute::Mux)),
+    sort(&["done"], "GET, HEAD", done),
+    sort(&["tasks"], "GET, HEAD, POST", tasks),
+    sort(&["tasks", "{task}"], "GET, PATCH", task),
+    sort(&["tasks", "{task}", "kill"], "POST", kill),
+    sort(&["tasks", "{task}", "output"], "GET, POST", output),
+    sort(&["sessions", "{session}"], "DELETE", |names| Ok(ControlRoute::Owner(names.session()?))),
+    sort(&["sessions", "{session}", "done"], "GET, HEAD", done),
+    sort(&["sessions", "{session}", "tasks"], "GET, HEAD, POST", tasks),
+    sort(&["sessions", "{session}", "tasks", "{task}"], "GET, PATCH", task),
+    sort(&["sessions", "{session}", "tasks", "{task}", "kill"], "POST", kill),
+    sort(&["sessions", "{session}", "tasks", "{task}", "output"], "GET, POST", output),
+    sort(&["sessions", "{session}", "terminals"], "GET, POST", |names| names.terminals(|_| Ok(TerminalRoute::All))),
+    sort(&["sessions", "{session}", "terminals", "{terminal}"], "GET, DELETE", |names| {
         names.terminals(|names| Ok(TerminalRoute::One(names.terminal()?)))
     }),
-    sort("/sessions/{session}/terminals/{terminal}/send", "POST", |names| {
+    sort(&["sessions", "{session}", "terminals", "{terminal}", "send"], "POST", |names| {
         names.terminals(|names| Ok(TerminalRoute::Send(names.terminal()?)))
     }),
-    sort("/sessions/{session}/terminals/{terminal}/resize", "POST", |names| {
+    sort(&["sessions", "{session}", "terminals", "{terminal}", "resize"], "POST", |names| {
         names.terminals(|names| Ok(TerminalRoute::Resize(names.terminal()?)))
     }),
 ];
 
 const fn sort(
-    template: &'static str,
+    template: &'static [&'static str],
     methods: &'static str,
     read: fn(&Names<'_>) -> Result<ControlRoute, Problem>,
 ) -> Sort {
@@ -148,11 +148,13 @@ struct Names<'a> {
 
 impl<'a> Names<'a> {
     /// None: the path is not of that template.
-    fn of(template: &str, segments: &[&'a str]) -> Option<Self> {
+    fn of(template: &[&str], segments: &[&'a str]) -> Option<Self> {
+        if template.len() != segments.len() {
+            return None;
+        }
         let mut names = Self::default();
-        let mut expected = template.split('/').skip(1);
-        for segment in segments {
-            match expected.next()? {
+        for (expected, segment) in template.iter().zip(segments) {
+            match *expected {
                 "{session}" => names.session = Some(segment),
                 "{task}" => names.task = Some(segment),
                 "{terminal}" => names.terminal = Some(segment),
@@ -160,7 +162,7 @@ impl<'a> Names<'a> {
                 _ => return None,
             }
         }
-        expected.next().is_none().then_some(names)
+        Some(names)
     }
 
     fn session(&self) -> Result<SessionId, Problem> {
@@ -331,7 +333,9 @@ mod tests {
             .collect();
         let routed: BTreeSet<_> = CONTROL
             .iter()
-            .flat_map(|sort| sort.methods.split(", ").map(|method| (sort.template.into(), method.to_lowercase())))
+            .flat_map(|sort| {
+                sort.methods.split(", ").map(|method| (format!("/{}", sort.template.join("/")), method.to_lowercase()))
+            })
             .collect();
         assert_eq!(documented, routed);
     }

@@ -2,11 +2,10 @@
 
 use std::{fmt, num::NonZeroU64, str::FromStr};
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 /// A terminal's name: `term-<n>`, n counting from 1, never used twice in one process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
-#[serde(into = "String")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TerminalId(NonZeroU64);
 
 impl TerminalId {
@@ -36,9 +35,9 @@ impl fmt::Display for TerminalId {
     }
 }
 
-impl From<TerminalId> for String {
-    fn from(id: TerminalId) -> String {
-        id.to_string()
+impl Serialize for TerminalId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 
