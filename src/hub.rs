@@ -3,7 +3,7 @@
 //! Promises:
 //! - Looking creates nothing: a slot exists while somebody subscribes to it, and no longer.
 //! - A list is encoded at most once a change, and only where somebody watches; every subscriber
-//!   shares the bytes. Nothing here is per subscriber but a place in the slot's `watch`.
+//!   shares the bytes. Of a list that changed, only the tasks that changed are written anew.
 //! - A subscriber that is late skips what it missed, and always comes to the newest list.
 //! - Without a registry there are no tasks: streams stay silent but for signs of life.
 //!
@@ -11,6 +11,7 @@
 
 mod bell;
 mod mux;
+mod rows;
 
 use std::{
     collections::HashMap,
@@ -24,7 +25,7 @@ use std::{
 
 use bytes::Bytes;
 use tokio::{
-    sync::watch,
+    sync::{Notify, watch},
     time::{Instant, MissedTickBehavior, interval},
 };
 
@@ -32,13 +33,14 @@ pub(crate) use self::{
     bell::Bell,
     mux::{MAX_SESSIONS, Mux, MuxNews},
 };
-use self::{bell::Cord, mux::Inboxes};
+use self::{bell::Cord, mux::Inboxes, rows::Rows};
 use crate::{
     clock::{Clock, UnixMillis},
     id::SessionId,
     registry::{ListenerGuard, TaskObserver},
     sse::{self, ChunkedEvent, EventId},
     sync::lock,
+    task::TaskView,
 };
 
 /// A frame that is older than this when it is sent gets the time of now.
@@ -70,12 +72,20 @@ struct Watched {
 /// One watched session.
 struct Slot {
     session: SessionId,
-    pulse: watch::Sender<Pulse>,
+    signal: Mutex<Signal>,
     newest: Mutex<Newest>,
+    /// For subscribers that wait one by one.
+    news: Notify,
     /// Those who watch this session among others.
     inboxes: Inboxes,
+}
+
+/// What has happened in a slot, and who is told so.
+#[derive(Default)]
+struct Signal {
+    pulse: Pulse,
     /// Rung for whoever serves many slots at once.
-    cord: Mutex<Option<Cord>>,
+    cord: Option<Cord>,
 }
 
 /// What has happened in a slot, in numbers that only grow.
@@ -93,6 +103,7 @@ struct Newest {
     /// The revision before which the list was read; none before the first read.
     revision: Option<u64>,
     frame: Frame,
+    rows: Rows,
     /// When this slot last had something to say.
     spoke: Instant,
 }
@@ -207,14 +218,13 @@ impl Hub {
         watched.subscribers += 1;
         let slot = Arc::clone(&watched.slot);
         drop(slots);
-        let pulse = slot.pulse.subscribe();
-        let seen = *pulse.borrow();
-        Subscription { hub: Arc::clone(&self.shared), slot, pulse, seen, version: 0 }
+        let seen = lock(&slot.signal).pulse;
+        Subscription { hub: Arc::clone(&self.shared), slot, seen, version: 0 }
     }
 
     /// A session's list as JSON, once.
     pub(crate) fn list(&self, session: &SessionId) -> Bytes {
-        self.shared.list(session)
+        sse::json_line(&self.shared.list(session))
     }
 
     /// Signs of life, one each heartbeat, for a stream of other things than one session's list.
@@ -283,11 +293,8 @@ impl Shared {
         }
     }
 
-    fn list(&self, session: &SessionId) -> Bytes {
-        match &self.observer {
-            Some(observer) => sse::json_line(&observer.list(Some(session))),
-            None => Bytes::from_static(b"[]"),
-        }
+    fn list(&self, session: &SessionId) -> Vec<TaskView> {
+        self.observer.as_ref().map(|observer| observer.list(Some(session))).unwrap_or_default()
     }
 }
 
@@ -299,25 +306,34 @@ impl Watched {
 
 impl Slot {
     fn new(session: SessionId) -> Self {
-        let newest = Newest { revision: None, frame: Frame::new(0, b"[]", UnixMillis(0)), spoke: Instant::now() };
+        let newest = Newest {
+            revision: None,
+            frame: Frame::new(0, b"[]", UnixMillis(0)),
+            rows: Rows::default(),
+            spoke: Instant::now(),
+        };
         Self {
             session,
-            pulse: watch::Sender::new(Pulse::default()),
+            signal: Mutex::default(),
             newest: Mutex::new(newest),
+            news: Notify::new(),
             inboxes: Inboxes::default(),
-            cord: Mutex::default(),
         }
     }
 
     fn touch(&self) {
-        self.pulse.send_modify(|pulse| pulse.revision += 1);
-        self.ring();
+        self.tell(|pulse| pulse.revision += 1);
     }
 
-    fn ring(&self) {
-        if let Some(cord) = &mut *lock(&self.cord) {
-            cord.pull();
+    fn tell(&self, what: impl FnOnce(&mut Pulse)) {
+        let mut signal = lock(&self.signal);
+        what(&mut signal.pulse);
+        let woken = signal.cord.as_mut().and_then(Cord::pull);
+        drop(signal);
+        if let Some(woken) = woken {
+            woken.wake();
         }
+        self.news.notify_waiters();
     }
 
     /// The list as of `revision` or later. Read after the revision was taken, so a change that
@@ -325,11 +341,11 @@ impl Slot {
     fn frame(&self, revision: u64, hub: &Shared) -> Frame {
         let mut newest = lock(&self.newest);
         if newest.revision.is_none_or(|read| read < revision) {
-            let json = hub.list(&self.session);
-            if json != newest.frame.json() {
-                newest.frame = Frame::new(newest.frame.version + 1, &json, hub.clock.now());
+            let Newest { rows, frame, spoke, .. } = &mut *newest;
+            if let Some(json) = rows.encode(hub.list(&self.session), frame.json()) {
+                *frame = Frame::new(frame.version + 1, &json, hub.clock.now());
+                *spoke = Instant::now();
                 hub.encoded.fetch_add(1, Ordering::Relaxed);
-                newest.spoke = Instant::now();
             }
             newest.revision = Some(revision);
         }
@@ -341,11 +357,10 @@ impl Slot {
         if now.saturating_duration_since(newest.spoke) >= heartbeat {
             newest.spoke = now;
             drop(newest);
-            self.pulse.send_modify(|pulse| {
+            self.tell(|pulse| {
                 pulse.beats += 1;
                 pulse.beat_at = Some(stamp);
             });
-            self.ring();
         }
     }
 }
@@ -354,7 +369,6 @@ impl Slot {
 pub(crate) struct Subscription {
     hub: Arc<Shared>,
     slot: Arc<Slot>,
-    pulse: watch::Receiver<Pulse>,
     seen: Pulse,
     /// The list that this subscriber had last; 0 is the empty one that goes without saying.
     version: u64,
@@ -373,7 +387,7 @@ impl Subscription {
 
     /// The list as it is now. What comes from [`Subscription::next`] is newer.
     pub(crate) fn baseline(&mut self) -> Frame {
-        self.seen = *self.pulse.borrow_and_update();
+        self.seen = lock(&self.slot.signal).pulse;
         let frame = self.slot.frame(self.seen.revision, &self.hub);
         self.version = frame.version;
         frame
@@ -406,18 +420,24 @@ impl Subscription {
 
     /// The next news. Safe to drop: what was not returned is not lost.
     pub(crate) async fn next(&mut self) -> News {
+        let slot = Arc::clone(&self.slot);
         loop {
+            // Made before it is looked, so that whatever comes later is told.
+            let more = slot.news.notified();
             if let Some(news) = self.try_next() {
                 return news;
             }
-            // The slot holds the sender and this holds the slot, so there is no error.
-            let _ = self.pulse.changed().await;
+            more.await;
         }
     }
 
-    /// The next news, if there is any.
-    pub(crate) fn try_next(&mut self) -> Option<News> {
-        let pulse = *self.pulse.borrow_and_update();
+    fn try_next(&mut self) -> Option<News> {
+        let pulse = lock(&self.slot.signal).pulse;
+        self.news_of(pulse)
+    }
+
+    /// What is new to this subscriber once that has happened.
+    fn news_of(&mut self, pulse: Pulse) -> Option<News> {
         let seen = std::mem::replace(&mut self.seen, pulse);
         if pulse.revision != seen.revision {
             let frame = self.slot.frame(pulse.revision, &self.hub);
@@ -525,12 +545,12 @@ mod tests {
 
     fn rung(bell: &Bell) -> Vec<usize> {
         let mut slots = Vec::new();
-        bell.take(&mut slots);
+        let _ = bell.poll_rung(&mut Context::from_waker(Waker::noop()), &mut slots);
         slots
     }
 
-    #[tokio::test]
-    async fn a_bell_names_each_slot_that_has_news_once() {
+    #[test]
+    fn a_bell_names_each_slot_that_has_news_once() {
         let (registry, hub, _) = watched();
         let bell = Arc::new(Bell::default());
         let mut subscribers = [hub.subscribe(session("a")), hub.subscribe(session("b"))];
@@ -542,7 +562,6 @@ mod tests {
         for _ in 0..3 {
             started(&registry, &a).settle(Outcome::new(End::Completed));
         }
-        bell.rung().await;
         assert_eq!(rung(&bell), [7]);
         assert!(matches!(subscribers[0].answer(), Some(News::List(_))));
         assert!(subscribers[0].answer().is_none() && rung(&bell).is_empty());

@@ -25,9 +25,14 @@ pub(crate) const MEDIA_TYPE: &str = "text/event-stream";
 /// at every Unicode line separator, so U+2028, U+2029 and U+0085 are escaped too.
 pub(crate) fn json_line(value: &impl Serialize) -> Bytes {
     let mut json = Vec::with_capacity(256);
-    let written = value.serialize(&mut serde_json::Serializer::with_formatter(&mut json, OneLine(CompactFormatter)));
-    debug_assert!(written.is_ok(), "a list is plain data: {written:?}");
+    write_json_line(&mut json, value);
     json.into()
+}
+
+/// Appends the same to `json`.
+pub(crate) fn write_json_line(json: &mut Vec<u8>, value: &impl Serialize) {
+    let written = value.serialize(&mut serde_json::Serializer::with_formatter(json, OneLine(CompactFormatter)));
+    debug_assert!(written.is_ok(), "a list is plain data: {written:?}");
 }
 
 struct OneLine(CompactFormatter);

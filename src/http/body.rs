@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use http_body_util::BodyExt;
 use hyper::{HeaderMap, Request, body::Incoming, header};
 use serde::de::DeserializeOwned;
 
@@ -50,23 +50,40 @@ pub(crate) async fn text(request: Request<Incoming>, patience: Duration) -> Resu
 }
 
 async fn whole(request: Request<Incoming>, limit: usize, patience: Duration) -> Result<Vec<u8>, Problem> {
-    let body = Limited::new(request.into_body(), limit).collect();
-    match tokio::time::timeout(patience, body).await {
-        Err(_) => Err(Problem::TooSlow),
-        Ok(Ok(body)) => Ok(body.to_bytes().into()),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Problem::TooLarge { limit }),
-        Ok(Err(error)) => Err(Problem::BrokenBody(format!("the body did not arrive whole: {error}"))),
-    }
+    let mut body = request.into_body();
+    let read = async {
+        let mut whole = Vec::new();
+        while let Some(frame) = body.frame().await {
+            let frame =
+                frame.map_err(|error| Problem::BrokenBody(format!("the body did not arrive whole: {error}")))?;
+            let Ok(data) = frame.into_data() else { continue };
+            if whole.len() + data.len() > limit {
+                return Err(Problem::TooLarge { limit });
+            }
+            whole.extend_from_slice(&data);
+        }
+        Ok(whole)
+    };
+    tokio::time::timeout(patience, read).await.unwrap_or(Err(Problem::TooSlow))
 }
 
 /// A body as a value.
 pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
     let text = std::str::from_utf8(body).map_err(not_utf8)?;
+    let is_object = text.trim_start().starts_with('{');
+    match serde_json::from_str(text) {
+        Ok(value) if is_object => Ok(value),
+        Ok(_) | Err(_) => read_closely(text, is_object),
+    }
+}
+
+/// Reads a body in which something is wrong, and says what.
+fn read_closely<T: DeserializeOwned>(text: &str, is_object: bool) -> Result<T, Problem> {
     let broken = |error: &serde_json::Error| Problem::BrokenBody(format!("the body is not JSON: {error}"));
     // All of it first: a field is to blame only where the JSON is whole.
     serde_json::from_str::<serde::de::IgnoredAny>(text).map_err(|error| broken(&error))?;
     // serde takes an array for a struct too, its values in the order of the fields.
-    if !text.trim_start().starts_with('{') {
+    if !is_object {
         return Err(Problem::field("(body)", "the body is a JSON object"));
     }
     let mut json = serde_json::Deserializer::from_str(text);

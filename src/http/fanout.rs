@@ -23,7 +23,16 @@ mod group;
 mod poller;
 mod reader;
 
-use std::{collections::VecDeque, fmt, io, sync::Arc};
+use std::{
+    collections::VecDeque,
+    fmt,
+    future::poll_fn,
+    io,
+    ops::ControlFlow,
+    pin::{Pin, pin},
+    sync::Arc,
+    task::{Context, Poll},
+};
 
 use slab::Slab;
 use tokio::{
@@ -87,6 +96,14 @@ pub(crate) struct Engine {
     due: VecDeque<usize>,
 }
 
+/// What there is to do, by sort.
+#[derive(Default)]
+struct Work {
+    rung: Vec<usize>,
+    ready: Vec<Ready>,
+    arrivals: Vec<Arrival>,
+}
+
 /// A new engine, and the way to it. Must be called within a tokio runtime.
 ///
 /// # Errors
@@ -107,41 +124,48 @@ pub(crate) fn fanout() -> io::Result<(Fanout, Engine)> {
 impl Engine {
     /// Writes streams until `shutdown` ends them, or nobody can bring one any more.
     pub(crate) async fn run(mut self, mut shutdown: Shutdown) {
-        let (mut arriving, mut ready, mut rung) = (Vec::new(), Vec::new(), Vec::new());
-        let mut served = 0;
-        loop {
-            self.bell.take(&mut rung);
-            for group in rung.drain(..) {
+        let mut ending = pin!(shutdown.reached(Phase::Ending));
+        let mut work = Work::default();
+        while poll_fn(|cx| self.poll_work(cx, ending.as_mut(), &mut work)).await.is_continue() {
+            let mut served = work.ready.len() + work.arrivals.len();
+            for ready in work.ready.drain(..) {
+                self.attend(ready);
+            }
+            for arrival in work.arrivals.drain(..) {
+                let key = self.admit(arrival);
+                self.act(key, Reader::serve);
+            }
+            for group in work.rung.drain(..) {
                 self.enqueue(group);
             }
             served += self.deliver_due();
             if served >= TURN {
-                served = 0;
                 yield_now().await;
             }
-            tokio::select! {
-                () = shutdown.reached(Phase::Ending) => break,
-                () = self.bell.rung() => {}
-                () = self.poller.ready(&mut ready) => {
-                    served += ready.len();
-                    for ready in ready.drain(..) {
-                        self.attend(ready);
-                    }
-                }
-                count = self.arrivals.recv_many(&mut arriving, TURN) => {
-                    if count == 0 {
-                        break;
-                    }
-                    served += count;
-                    for arrival in arriving.drain(..) {
-                        let key = self.admit(arrival);
-                        self.act(key, Reader::serve);
-                    }
-                }
-                () = std::future::ready(()), if !self.due.is_empty() => {}
-            }
         }
-        self.end().await;
+        self.end(work).await;
+    }
+
+    /// Ready when there is something to do: what came meanwhile, at most a turn's worth of each sort, or
+    /// that this is the end.
+    fn poll_work(
+        &mut self,
+        cx: &mut Context<'_>,
+        ending: Pin<&mut impl Future<Output = ()>>,
+        work: &mut Work,
+    ) -> Poll<ControlFlow<()>> {
+        if ending.poll(cx).is_ready() {
+            return Poll::Ready(ControlFlow::Break(()));
+        }
+        let mut some = !self.due.is_empty();
+        some |= self.bell.poll_rung(cx, &mut work.rung).is_ready();
+        some |= self.poller.poll_ready(cx, &mut work.ready).is_ready();
+        match self.arrivals.poll_recv_many(cx, &mut work.arrivals, TURN) {
+            Poll::Ready(0) => return Poll::Ready(ControlFlow::Break(())),
+            Poll::Ready(_) => some = true,
+            Poll::Pending => {}
+        }
+        if some { Poll::Ready(ControlFlow::Continue(())) } else { Poll::Pending }
     }
 
     /// Tells those who are due, up to a turn's worth; returns how many were looked at.
@@ -246,7 +270,7 @@ impl Engine {
     }
 
     /// The planned end: each reader is told the newest list, and that this is all.
-    async fn end(mut self) {
+    async fn end(mut self, mut work: Work) {
         let deadline = Instant::now() + FAREWELL;
         let all: Vec<_> = self.readers.iter().map(|(key, _)| key).collect();
         for turn in all.chunks(TURN) {
@@ -255,27 +279,26 @@ impl Engine {
             }
             yield_now().await;
         }
-        let (mut arriving, mut ready) = (Vec::new(), Vec::new());
         let mut more_may_come = true;
-        while more_may_come || !self.readers.is_empty() {
+        loop {
+            for arrival in work.arrivals.drain(..) {
+                let key = self.admit(arrival);
+                self.finish(key);
+            }
+            for Ready { key, word, room } in work.ready.drain(..) {
+                if word {
+                    self.act(key, |reader, _, _, _| reader.hear());
+                }
+                if room {
+                    self.act(key, |reader, _, poller, key| reader.go_on_to_end(poller, key));
+                }
+            }
+            if !more_may_come && self.readers.is_empty() {
+                return;
+            }
             tokio::select! {
-                count = self.arrivals.recv_many(&mut arriving, TURN), if more_may_come => {
-                    more_may_come = count > 0;
-                    for arrival in arriving.drain(..) {
-                        let key = self.admit(arrival);
-                        self.finish(key);
-                    }
-                }
-                () = self.poller.ready(&mut ready) => {
-                    for Ready { key, word, room } in ready.drain(..) {
-                        if word {
-                            self.act(key, |reader, _, _, _| reader.hear());
-                        }
-                        if room {
-                            self.act(key, |reader, _, poller, key| reader.go_on_to_end(poller, key));
-                        }
-                    }
-                }
+                count = self.arrivals.recv_many(&mut work.arrivals, TURN), if more_may_come => more_may_come = count > 0,
+                () = poll_fn(|cx| self.poller.poll_ready(cx, &mut work.ready)) => {}
                 () = sleep_until(deadline), if !self.readers.is_empty() => self.readers.clear(),
             }
         }

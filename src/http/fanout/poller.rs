@@ -6,6 +6,7 @@ use std::{
     io,
     mem::MaybeUninit,
     os::fd::{AsFd, OwnedFd},
+    task::{Context, Poll, ready},
 };
 
 use rustix::event::{
@@ -61,17 +62,17 @@ impl Poller {
         Ok(epoll::modify(self.epoll.get_ref(), socket, EventData::new_u64(key as u64), interest.flags())?)
     }
 
-    /// Returns when sockets are ready, with a bounded number of them added to `ready`. Safe to drop.
-    pub(super) async fn ready(&self, ready: &mut Vec<Ready>) {
+    /// Ready when sockets are, with a bounded number of them added to `ready`. One task may wait.
+    pub(super) fn poll_ready(&self, cx: &mut Context<'_>, ready: &mut Vec<Ready>) -> Poll<()> {
         loop {
-            let Ok(mut readable) = self.epoll.readable().await else {
+            let Ok(mut readable) = ready!(self.epoll.poll_read_ready(cx)) else {
                 // The runtime ends, and drops this.
-                return std::future::pending().await;
+                return Poll::Pending;
             };
             match self.ready_now(ready) {
                 // tokio is told of each change from "none" to "some" only, so it is to wait after "none".
                 Ok(0) => readable.clear_ready(),
-                Ok(_) => return,
+                Ok(_) => return Poll::Ready(()),
                 Err(error) => {
                     tracing::debug!(%error, "cannot wait for streams");
                     readable.clear_ready();
