@@ -207,7 +207,11 @@ impl Server {
         let unix_gate = Arc::new(Gate::of_unix());
         let tcp_gate = gate.map(Arc::new);
         let mut http = http1::Builder::new();
-        http.timer(TokioTimer::new()).header_read_timeout(settings.request_timeout).max_buf_size(MAX_HEAD);
+        // One buffer a write: answers are small.
+        http.timer(TokioTimer::new())
+            .header_read_timeout(settings.request_timeout)
+            .max_buf_size(MAX_HEAD)
+            .writev(false);
 
         let connections = Connections { http, lists, open: TaskTracker::new(), shutdown: shutdown.clone() };
         connections.open.spawn(engine.run(shutdown.clone()));

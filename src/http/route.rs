@@ -3,6 +3,8 @@
 //! A path is split first, and each segment is percent-decoded once (RFC 3986 §2.4): so `%61` is
 //! `a`, `%2F` is never a separator, and nothing is decoded twice.
 
+use std::borrow::Cow;
+
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
 use super::problem::Problem;
@@ -10,6 +12,9 @@ use crate::{
     hub::MAX_SESSIONS,
     id::{InvalidSessionId, Scope, SessionId, TaskId, TerminalId},
 };
+
+/// As many as a longest path has that means something.
+const USUAL_SEGMENTS: usize = 5;
 
 /// What a browser may ask for.
 #[derive(Debug, PartialEq, Eq)]
@@ -236,25 +241,29 @@ pub fn owner_path(session: &SessionId) -> String {
 /// All but RFC 3986's unreserved characters (§2.3).
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-struct Segments<'a>(Vec<std::borrow::Cow<'a, str>>);
+struct Segments<'a>(Vec<Cow<'a, str>>);
 
 impl<'a> Segments<'a> {
     fn of(path: &'a str) -> Result<Self, Problem> {
         let path = path.strip_prefix('/').ok_or(Problem::NoSuchPath)?;
-        let decoded = path.split('/').enumerate().map(|(at, segment)| {
-            let not_utf8 = |_| match at {
-                // Where a session stands, the answer says what a session is.
-                1 => InvalidSessionId::NotUtf8.into(),
-                _ => Problem::BadPath,
-            };
-            percent_decode_str(segment).decode_utf8().map_err(not_utf8)
-        });
-        decoded.collect::<Result<_, _>>().map(Self)
+        let mut segments = Vec::with_capacity(USUAL_SEGMENTS);
+        for segment in path.split('/') {
+            segments.push(if segment.contains('%') { decoded(segment, segments.len())? } else { segment.into() });
+        }
+        Ok(Self(segments))
     }
 
     fn as_strs(&self) -> Vec<&str> {
         self.0.iter().map(AsRef::as_ref).collect()
     }
+}
+
+fn decoded(segment: &str, at: usize) -> Result<Cow<'_, str>, Problem> {
+    percent_decode_str(segment).decode_utf8().map_err(|_| match at {
+        // Where a session stands, the answer says what a session is.
+        1 => InvalidSessionId::NotUtf8.into(),
+        _ => Problem::BadPath,
+    })
 }
 
 #[cfg(test)]
