@@ -328,3 +328,150 @@ impl fmt::Debug for Engine {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{ErrorKind, Read},
+        os::unix::net::UnixStream,
+        time::Duration,
+    };
+
+    use hyper::HeaderMap;
+    use tokio::sync::Semaphore;
+
+    use super::*;
+    use crate::{
+        clock::Clock,
+        config::RegistryLimits,
+        http::{
+            source::Source,
+            stream::{Begun, StreamPlan},
+            wire::{Framing, Heartbeat, Wire},
+        },
+        hub::Hub,
+        id::{Kind, Scope, SessionId},
+        registry::{NewTask, Registry, Stop, StopError, StopReason},
+        task::Label,
+        traffic::{Open, Traffic},
+    };
+
+    struct Unstoppable;
+
+    impl Stop for Unstoppable {
+        fn stop(&self, _: &StopReason) -> Result<(), StopError> {
+            Ok(())
+        }
+    }
+
+    /// An engine whose turns the test takes itself, and what feeds it.
+    struct House {
+        registry: Registry,
+        hub: Hub,
+        engine: Engine,
+        traffic: Arc<Traffic>,
+        work: Work,
+    }
+
+    impl House {
+        fn new() -> Self {
+            let registry = Registry::new(Clock::system(), RegistryLimits::default());
+            let hub = Hub::new(Some(registry.observer()), Clock::system(), Duration::from_secs(15));
+            let (_, engine) = fanout().unwrap();
+            Self { registry, hub, engine, traffic: Arc::default(), work: Work::default() }
+        }
+
+        fn join(&mut self) -> (usize, UnixStream) {
+            let (ours, theirs) = UnixStream::pair().unwrap();
+            theirs.set_nonblocking(true).unwrap();
+            let plan = StreamPlan {
+                source: Source::tasks(self.hub.subscribe(SessionId::new("a").unwrap()), false),
+                wire: Wire { framing: Framing::ToEndOfFile, heartbeat: Heartbeat::Comment },
+                headers: HeaderMap::new(),
+                admitted: None,
+            };
+            let Begun::List(stream) = Stream::begin(plan, &self.traffic) else { panic!("it is a list") };
+            let place = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
+            let seat = Seat { _place: place, _counted: self.traffic.count(Open::Browsers) };
+            let (reader, subscription) = Reader::new(ours.into(), stream, seat);
+            let key = self.engine.admit(Arrival { reader, subscription });
+            self.engine.act(key, Reader::serve);
+            self.engine.deliver_due();
+            (key, theirs)
+        }
+
+        fn change(&mut self, label: &str) {
+            let task = NewTask { kind: Kind::bash(), label: Label::new(label).unwrap() };
+            let (_, handle) =
+                self.registry.register(&Scope::Session(SessionId::new("a").unwrap()), task, Unstoppable).unwrap();
+            // It goes on for as long as the registry does.
+            std::mem::forget(handle);
+        }
+
+        /// Takes one turn.
+        fn turn(&mut self) -> usize {
+            let mut cx = Context::from_waker(std::task::Waker::noop());
+            let _ = self.engine.bell.poll_rung(&mut cx, &mut self.work.rung);
+            for group in self.work.rung.drain(..) {
+                self.engine.enqueue(group);
+            }
+            self.engine.deliver_due()
+        }
+    }
+
+    /// What has come, as text.
+    fn read(peer: &mut UnixStream) -> String {
+        let mut text = Vec::new();
+        match peer.read_to_end(&mut text) {
+            Ok(_) => {}
+            Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
+        }
+        String::from_utf8(text).unwrap()
+    }
+
+    #[tokio::test]
+    async fn news_that_comes_often_puts_nobody_off() {
+        let mut house = House::new();
+        let mut peers: Vec<_> = (0..3 * TURN).map(|_| house.join().1).collect();
+        for turn in 0..3 {
+            house.change(&format!("change {turn}"));
+            assert_eq!(house.turn(), TURN, "a turn is no longer than that");
+        }
+        assert!(peers.iter_mut().all(|peer| read(peer).contains("change ")));
+        while house.turn() > 0 {}
+        // Whoever had the last change in its turn is not told again.
+        let told: Vec<_> = peers.iter_mut().map(|peer| read(peer).matches("change 2").count()).collect();
+        assert_eq!(told.iter().sum::<usize>(), 2 * TURN);
+        assert!(told.iter().all(|times| *times <= 1));
+    }
+
+    #[tokio::test]
+    async fn whoever_leaves_in_the_middle_of_a_round_takes_nobody_elses_turn() {
+        let mut house = House::new();
+        let (keys, mut peers): (Vec<_>, Vec<_>) = (0..2 * TURN).map(|_| house.join()).unzip();
+        house.change("news");
+        house.turn();
+        for key in &keys[..TURN / 2] {
+            house.engine.remove(*key);
+        }
+        while house.turn() > 0 {}
+        for peer in &mut peers {
+            assert_eq!(read(peer).matches("news").count(), 1);
+        }
+    }
+
+    #[tokio::test]
+    async fn the_last_to_leave_takes_all_away() {
+        let mut house = House::new();
+        let all: Vec<_> = (0..100).map(|_| house.join()).collect();
+        assert_eq!((house.hub.watched(), house.traffic.open(Open::Tasks)), (1, 100));
+        for (key, _) in &all {
+            house.engine.remove(*key);
+        }
+        assert_eq!((house.hub.watched(), house.traffic.open(Open::Tasks)), (0, 0));
+        assert_eq!(house.traffic.open(Open::Browsers), 0);
+        assert_eq!((house.engine.readers.capacity(), house.engine.groups.capacity()), (0, 0));
+        house.change("nobody looks");
+        assert_eq!(house.turn(), 0);
+    }
+}
