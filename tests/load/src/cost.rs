@@ -16,21 +16,32 @@ use nix::{
 };
 
 use crate::{
+    http::{Connection, request},
+    list,
     load::Load,
     problem::{Problem, Result},
     process::Processes,
-    server::{Kind, Places, Server},
+    server::{self, Kind, Places, Server},
 };
 
 /// What is done few times and many times.
 struct Scenario {
     title: &'static str,
-    /// Streams of the one session.
-    streams: usize,
+    act: Act,
     few: u64,
     many: u64,
-    /// The most that a delivery, or a change where nobody watches, may cost by each counter.
+    /// The most that one may cost by each counter.
     bounds: [&'static [Bound]; COUNTERS.len()],
+}
+
+#[derive(Clone, Copy)]
+enum Act {
+    /// A change goes to that many streams of one session.
+    Deliver { streams: usize },
+    /// A change where nobody watches.
+    Change,
+    /// A task starts and ends where nobody watches; at last its session is disposed.
+    Life,
 }
 
 struct Bound {
@@ -45,25 +56,36 @@ const fn most(what: &'static str, most: f64) -> Bound {
 const SCENARIOS: &[Scenario] = &[
     Scenario {
         title: "a delivery, 200 streams of one session, its share of the change included",
-        streams: 200,
+        act: Act::Deliver { streams: 200 },
         few: 5,
         many: 55,
         bounds: [
             // One for each reader, and one in 200 is the answer to the producer.
-            &[most("sends", 1.05), most("other system calls", 0.2)],
-            &[most("instructions", 4_400.0)],
-            &[most("allocations", 0.3), most("allocations kept", 0.01)],
+            &[most("sends", 1.02), most("other system calls", 0.1)],
+            &[most("instructions", 600.0)],
+            &[most("allocations", 0.16), most("allocations kept", 0.005)],
         ],
     },
     Scenario {
         title: "a change that nobody watches, the control request included",
-        streams: 0,
+        act: Act::Change,
         few: 50,
         many: 550,
         bounds: [
-            &[most("sends", 1.05), most("other system calls", 6.0)],
-            &[most("instructions", 40_000.0)],
-            &[most("allocations", 22.0), most("allocations kept", 0.02)],
+            &[most("sends", 1.05), most("other system calls", 4.0)],
+            &[most("instructions", 33_000.0)],
+            &[most("allocations", 17.0), most("allocations kept", 0.02)],
+        ],
+    },
+    Scenario {
+        title: "a task's start and end where nobody watches, both control requests included",
+        act: Act::Life,
+        few: 50,
+        many: 550,
+        bounds: [
+            &[most("sends", 2.1), most("other system calls", 8.0)],
+            &[most("instructions", 80_000.0)],
+            &[most("allocations", 48.0), most("allocations kept", 0.05)],
         ],
     },
 ];
@@ -93,9 +115,13 @@ pub(crate) fn cost(places: &Places) -> Result<ExitCode> {
     for scenario in SCENARIOS {
         println!("{}:", scenario.title);
         for (counter, bounds) in COUNTERS.iter().zip(scenario.bounds) {
-            let few = counter.count(places, scenario.streams, scenario.few)?;
-            let many = counter.count(places, scenario.streams, scenario.many)?;
-            let times = (scenario.many - scenario.few) as f64 * scenario.streams.max(1) as f64;
+            let few = counter.count(places, scenario.act, scenario.few)?;
+            let many = counter.count(places, scenario.act, scenario.many)?;
+            let each = match scenario.act {
+                Act::Deliver { streams } => streams as f64,
+                Act::Change | Act::Life => 1.0,
+            };
+            let times = (scenario.many - scenario.few) as f64 * each;
             for ((few, many), Bound { what, most }) in few.iter().zip(&many).zip(bounds) {
                 let each = (many - few) / times;
                 // A count that is none is no pass.
@@ -111,20 +137,17 @@ pub(crate) fn cost(places: &Places) -> Result<ExitCode> {
 }
 
 impl Counter {
-    /// Counts over the whole life of a server that makes that many changes.
-    fn count(&self, places: &Places, streams: usize, changes: u64) -> Result<Vec<f64>> {
+    /// Counts over the whole life of a server in which that is done so many times.
+    fn count(&self, places: &Places, act: Act, times: u64) -> Result<Vec<f64>> {
         let report = places.scratch.join("report");
         let words = self.words.iter().map(|word| word.replace("REPORT", &report.display().to_string()));
         let places = Places { wrapper: words.collect(), ..places.clone() };
         let server = Server::start(Kind::Tasklight, &places)?;
-        let mut load = Load::new(&server, server.sessions(1)?, 1)?;
-        load.first_lists()?;
-        load.open(streams, streams + 1)?;
-        for _ in 0..changes {
-            load.publish_round()?;
-            load.all_current()?;
+        match act {
+            Act::Deliver { streams } => deliver(&server, streams, times)?,
+            Act::Change => deliver(&server, 0, times)?,
+            Act::Life => live(&server, times)?,
         }
-        load.readers.ends_are_whole()?;
         // The last descendant is the server itself, or the only process is, where the counter became it.
         let processes = Processes::of(server.id())?;
         let server_id = processes.ids().last().copied().unwrap_or(Pid::from_raw(server.id().cast_signed()));
@@ -132,6 +155,26 @@ impl Counter {
         server.wait(Duration::from_secs(30))?;
         Ok((self.read)(&read(&report)?))
     }
+}
+
+fn deliver(server: &Server, streams: usize, changes: u64) -> Result<()> {
+    let mut load = Load::new(server, server.sessions(1)?, 1)?;
+    load.first_lists()?;
+    load.open(streams, streams + 1)?;
+    for _ in 0..changes {
+        load.publish_round()?;
+        load.all_current()?;
+    }
+    load.readers.ends_are_whole()
+}
+
+fn live(server: &Server, tasks: u64) -> Result<()> {
+    let mut control = Connection::open(server.endpoint())?;
+    for _ in 0..tasks {
+        server::live_and_die(&mut control, "/sessions/s/tasks", &list::label(0))?;
+    }
+    control.ask(&request("DELETE", "/sessions/s", "text/plain", ""))?;
+    Ok(())
 }
 
 fn read(report: &Path) -> Result<String> {

@@ -42,13 +42,14 @@ const BUSY: f64 = 0.1;
 const BUDGET: Duration = Duration::from_mins(9);
 
 const HELP: &str = "\
-scripts/bench [--small] [--curve] [--runs N] [--seconds S] [WORK|SERVER]...
+scripts/bench [--small] [--curve] [--runs N] [--seconds S] [--stall S] [WORK|SERVER]...
 
 works:   fan-out spread-closed spread-open idle unstalled stalled storm churn mixed
 servers: floor tasklight nchan axum better-sse pushpin
 --small  a tenth of the size, to try it out
 --curve  fan-out at 100, 1,000 and 10,000 streams, churn at as many sessions
---runs, --seconds  how often, and how long a closed loop lasts [default: 3 and 2]";
+--runs, --seconds  how often, and how long a closed loop lasts [default: 3 and 2]
+--stall  how long unstalled and stalled last, in seconds [default: 8]";
 
 struct Options {
     works: Vec<Work>,
@@ -104,7 +105,9 @@ impl Options {
     fn parse(arguments: &[String]) -> Result<Self, String> {
         let mut options = Self { works: Vec::new(), kinds: Vec::new(), runs: 3, time: Duration::from_secs(2) };
         let flag = |name: &str| arguments.iter().any(|argument| argument == name);
-        let known = if flag("--curve") { Work::curve() } else { Work::all(flag("--small")) };
+        let after = |name: &str| arguments.iter().skip_while(|argument| *argument != name).nth(1);
+        let stall = after("--stall").and_then(|seconds| seconds.parse().ok()).unwrap_or(8);
+        let known = if flag("--curve") { Work::curve() } else { Work::all(flag("--small"), stall) };
         let mut words = arguments.iter();
         while let Some(word) = words.next() {
             let mut number = || words.next().and_then(|number| number.parse().ok()).ok_or_else(|| word.clone());
@@ -112,6 +115,7 @@ impl Options {
                 "--small" | "--curve" => {}
                 "--runs" => options.runs = number()?,
                 "--seconds" => options.time = Duration::from_secs(number()? as u64),
+                "--stall" => drop(number()?),
                 name => {
                     let before = options.works.len() + options.kinds.len();
                     options.works.extend(known.iter().filter(|work| work.name() == name));

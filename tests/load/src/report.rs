@@ -60,14 +60,16 @@ impl Results {
 
     fn median(&self, work: Work, kind: Kind, figure: &str) -> Option<f64> {
         let runs = self.0.get(&(work, kind))?;
-        let mut values: Vec<f64> = runs.good.iter().filter_map(|figures| figures.get(figure).copied()).collect();
-        values.sort_by(f64::total_cmp);
-        let middle = values.len() / 2;
-        match values.len() {
-            0 => None,
-            even if even % 2 == 0 => Some(f64::midpoint(values[middle - 1], values[middle])),
-            _ => Some(values[middle]),
-        }
+        median(runs.good.iter().filter_map(|figures| figures.get(figure).copied()).collect())
+    }
+
+    /// The median of what each run is, as a multiple of the floor's run in the same round: so that a
+    /// machine that is slower for a while is so for both.
+    fn ratio(&self, work: Work, kind: Kind, figure: &str) -> Option<f64> {
+        let (runs, floor) = (self.0.get(&(work, kind))?, self.0.get(&(work, Kind::Floor))?);
+        let pairs = runs.good.iter().zip(&floor.good);
+        let ratios = pairs.filter_map(|(run, floor)| Some(run.get(figure)? / floor.get(figure).filter(|f| **f > 0.0)?));
+        median(ratios.collect())
     }
 
     /// Markdown: a part for each work, a line for each server, the floor's multiple in parentheses.
@@ -96,8 +98,8 @@ impl Results {
 
     fn cell(&self, work: Work, kind: Kind, column: &Column) -> String {
         let Some(value) = self.median(work, kind, column.figure) else { return " – |".to_owned() };
-        let floor = self.median(work, Kind::Floor, column.figure).filter(|floor| column.ratio && *floor > 0.0);
-        let ratio = floor.map(|floor| format!(" ({:.2}×)", value / floor));
+        let ratio = self.ratio(work, kind, column.figure).filter(|_| column.ratio);
+        let ratio = ratio.map(|ratio| format!(" ({ratio:.2}×)"));
         format!(" {value:.*}{} |", column.decimals, ratio.unwrap_or_default())
     }
 
@@ -123,6 +125,16 @@ impl Results {
 
     pub(crate) fn any_failed(&self, kind: Kind) -> bool {
         self.0.iter().any(|((_, of), runs)| *of == kind && !runs.failed.is_empty())
+    }
+}
+
+fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match values.len() {
+        0 => None,
+        even if even % 2 == 0 => Some(f64::midpoint(*values.get(middle - 1)?, *values.get(middle)?)),
+        _ => values.get(middle).copied(),
     }
 }
 

@@ -266,6 +266,13 @@ pub(crate) fn start_task(control: &mut Connection, path: &str, label: &str) -> R
     Ok(task["id"].as_str().unwrap_or_default().to_owned())
 }
 
+/// Starts a task and ends it.
+pub(crate) fn live_and_die(control: &mut Connection, path: &str, label: &str) -> Result<()> {
+    let task = start_task(control, path, label)?;
+    control.ask(&request("PATCH", &format!("{path}/{task}"), "application/json", r#"{"status":"completed"}"#))?;
+    Ok(())
+}
+
 fn floor(places: &Places, address: SocketAddr, socket: &Path, mode: &str) -> Command {
     let mut command = Command::new(places.programs.join("floor"));
     command.arg(address.to_string()).arg(socket).arg(mode);

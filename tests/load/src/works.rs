@@ -48,9 +48,11 @@ pub(crate) type Figures = BTreeMap<&'static str, f64>;
 impl Work {
     /// What is run when nothing else is asked for, at the size that the bars speak of or at a tenth
     /// of it.
-    pub(crate) fn all(small: bool) -> Vec<Self> {
+    ///
+    /// Stalled readers are looked at for so many `seconds`.
+    pub(crate) fn all(small: bool, seconds: u64) -> Vec<Self> {
         let size = |full: usize| if small { full / 10 } else { full };
-        let stalled = |stalled| Self::Stalled { streams: size(1_000), stalled, seconds: if small { 2 } else { 8 } };
+        let stalled = |stalled| Self::Stalled { streams: size(1_000), stalled, seconds };
         vec![
             Self::FanOut { streams: size(5_000) },
             Self::SpreadClosed { sessions: size(1_000), each: 5 },
@@ -294,9 +296,7 @@ fn churn_once(
         for _ in 0..TURN {
             let path = format!("/sessions/s{}/tasks", round % sessions);
             round += 1;
-            let task = server::start_task(control, &path, &list::label(round % list::TASKS))?;
-            let end = r#"{"status":"completed"}"#;
-            control.ask(&request("PATCH", &format!("{path}/{task}"), "application/json", end))?;
+            server::live_and_die(control, &path, &list::label(round % list::TASKS))?;
         }
         churn.changes += 2.0 * TURN as f64;
         churn.changes_us += meter.read()?.0;
