@@ -58,19 +58,19 @@ const SCENARIOS: &[Scenario] = &[
         title: "a delivery, 200 streams of one session, its share of the change included",
         act: Act::Deliver { streams: 200 },
         few: 5,
-        many: 55,
+        many: 305,
         bounds: [
             // One for each reader, and one in 200 is the answer to the producer.
             &[most("sends", 1.02), most("other system calls", 0.1)],
             &[most("instructions", 600.0)],
-            &[most("allocations", 0.16), most("allocations kept", 0.005)],
+            &[most("allocations", 0.2), most("allocations kept", 0.005)],
         ],
     },
     Scenario {
         title: "a change that nobody watches, the control request included",
         act: Act::Change,
         few: 50,
-        many: 550,
+        many: 1_050,
         bounds: [
             &[most("sends", 1.05), most("other system calls", 4.0)],
             &[most("instructions", 33_000.0)],
@@ -81,7 +81,7 @@ const SCENARIOS: &[Scenario] = &[
         title: "a task's start and end where nobody watches, both control requests included",
         act: Act::Life,
         few: 50,
-        many: 550,
+        many: 1_050,
         bounds: [
             &[most("sends", 2.1), most("other system calls", 8.0)],
             &[most("instructions", 80_000.0)],
