@@ -51,8 +51,8 @@
 //! # In your own server
 //!
 //! [`Builder::mount`] takes no sockets and gives both sides as hyper services ([`service`]). A
-//! stream is then a body of a connection that hyper keeps, which costs some ten times the memory of
-//! one that the gateway serves itself.
+//! stream is then a body of a connection that hyper keeps, which costs many times the memory of one
+//! that the gateway serves itself.
 //!
 //! ```
 //! use hyper::server::conn::http1;

@@ -214,7 +214,7 @@ impl Server {
             .writev(false);
 
         let connections = Connections { http, lists, open: TaskTracker::new(), shutdown: shutdown.clone() };
-        connections.open.spawn(engine.run(shutdown.clone()));
+        let mut writer = tokio::spawn(engine.run(shutdown.clone()));
         let most = settings.max_connections.unwrap_or_else(usual_connections);
         let (places, control_places) =
             (Places::new(most, "browsers"), Places::new(control_connections(most), "control"));
@@ -260,6 +260,10 @@ impl Server {
             never = &mut accept_control => match never {},
             never = &mut beat => match never {},
             () = draining.reached(Phase::Draining) => {}
+            _ = &mut writer => {
+                tracing::error!("what writes the streams has failed; the gateway ends, to be started anew");
+                trigger.enter(Phase::Draining);
+            }
         }
         drop(browsers);
 
@@ -274,7 +278,13 @@ impl Server {
             live = timeout_at(deadline - FAREWELL.min(settings.drain / 2), children) => live.ok(),
         };
         trigger.enter(Phase::Ending);
-        let all_ended = timeout_at(deadline, connections.ended()).await.is_ok();
+        let ended = async {
+            connections.ended().await;
+            if !writer.is_finished() {
+                let _ = writer.await;
+            }
+        };
+        let all_ended = timeout_at(deadline, ended).await.is_ok();
         tracing::info!(children_ended = live == Some(0), connections_ended = all_ended, "ended");
     }
 }
@@ -404,7 +414,8 @@ impl Connections {
         });
     }
 
-    /// Returns when all have ended, and nothing serves them any more.
+    /// Returns when all have ended but those that went on as streams of one list. Nobody can bring one
+    /// more of those then.
     async fn ended(self) {
         let Self { http: _, lists, open, shutdown: _ } = self;
         drop(lists);

@@ -103,9 +103,14 @@ impl Samples<'_> {
     }
 }
 
-/// `proc_pid_fd(5)`; the one that lists them is left out.
-fn open_descriptors() -> Option<usize> {
-    Some(fs::read_dir("/proc/self/fd").ok()?.count().saturating_sub(1))
+/// `proc_pid_fd(5)`: since Linux 6.2 the folder's size says how many there are. Before, they are counted,
+/// but for the one that lists them; that takes a while where there are many.
+fn open_descriptors() -> Option<u64> {
+    let path = "/proc/self/fd";
+    match fs::metadata(path).ok()?.len() {
+        0 => Some(fs::read_dir(path).ok()?.count().saturating_sub(1) as u64),
+        open => Some(open),
+    }
 }
 
 /// `proc_pid_status(5)`, in bytes.

@@ -106,7 +106,9 @@ impl Group {
 
     /// Lets the reader in that place go; returns who has its place now.
     pub(super) fn leave(&mut self, place: usize) -> Option<usize> {
-        self.readers.swap_remove(place);
+        if place < self.readers.len() {
+            self.readers.swap_remove(place);
+        }
         if self.left > 0 {
             // Whoever moved may have been moved out of this round.
             self.left = self.readers.len();
