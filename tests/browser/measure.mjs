@@ -43,7 +43,7 @@ const PAINTS = 9;
 const CPU_BAR = 20;
 /** CPU time that a frame must stay under, ms. */
 const FRAME_BAR = 50;
-/** Most that the heap may have grown from the start to the end. */
+/** Most that the heap may have grown from the middle to the end: before, code is still compiled. */
 const GROWTH_BAR = 1.1;
 /** Fewest changes of those made that the page must have been told, for the load to count. */
 const TOLD_BAR = 0.9;
@@ -181,12 +181,12 @@ async function firstPaints(address) {
 }
 
 /** What of it is over a bar, in words. */
-function missed({ script, layout, long, memory, made, told }) {
+function missed({ script, layout, long, memory: [, middle, end], made, told }) {
   return [
     !(script + layout <= CPU_BAR) && `script, style and layout take ${(script + layout).toFixed(1)} % of a core`,
     ...long.filter(({ cpu }) => !(cpu < FRAME_BAR))
       .map(({ duration, cpu }) => `a frame took ${duration.toFixed(0)} ms, with up to ${cpu.toFixed(0)} ms of CPU time`),
-    !(memory.at(-1).heap <= memory[0].heap * GROWTH_BAR) && `the heap grew from ${memory[0].heap} MB to ${memory.at(-1).heap} MB`,
+    !(end.heap <= middle.heap * GROWTH_BAR) && `the heap grew from ${middle.heap} MB to ${end.heap} MB`,
     !(told >= made * TOLD_BAR) && `the page was told ${told.toFixed(0)} changes a second of ${made.toFixed(0)}`,
   ].filter(Boolean);
 }
