@@ -51,6 +51,44 @@ test('200 changes a second cost one render a frame', async (t) => {
   assert.ok(counts.length < 600, `${counts.length} renders for 600 changes`);
 });
 
+test('a change of one task in a list of 110 touches its row and no other', async (t) => {
+  // One live task: the clock moves no other row's duration.
+  const rest = Array.from({ length: 109 }, (_, at) => ended(at + 2));
+  site.list = [task(1), ...rest];
+  const page = await openPage(t, site.page('<session-tasks session="demo"></session-tasks>'));
+  await openList(page);
+  await drawn(page);
+  await page.evaluate(() => {
+    const root = document.querySelector('session-tasks').shadowRoot;
+    /** What was changed since it was emptied: a row's or another part, and how. */
+    window.touched = [];
+    const observer = new MutationObserver((records) => {
+      for (const { type, target, attributeName } of records) {
+        const place = target instanceof Element ? target : target.parentElement;
+        const row = place.closest('.task')?.querySelector('.label').textContent;
+        window.touched.push([row, place.className, attributeName ?? type].filter(Boolean).join(' '));
+      }
+    });
+    observer.observe(root, { subtree: true, childList: true, characterData: true, attributes: true });
+  });
+  /** What a list touches, but for durations, which the clock moves as well. */
+  const touches = async (list) => {
+    await page.evaluate(() => {
+      window.touched = [];
+      window.told = new Promise((resolve) => document.addEventListener('taskschange', () => resolve(), { once: true }));
+    });
+    site.send(list);
+    await page.evaluate(() => window.told);
+    await drawn(page);
+    return (await page.evaluate(() => window.touched)).filter((place) => !place.includes(' duration ')).sort();
+  };
+
+  await touches([task(1, { detail: 'step 1' }), ...rest]);
+  const next = [task(1, { detail: 'step 2' }), ...rest];
+  assert.deepEqual(await touches(next), ['task 1 status characterData', 'task 1 status title']);
+  assert.deepEqual(await touches([...next, task(200)]), ['list childList', 'summary characterData'], 'a start is one more row');
+});
+
 test('an hour of changes, in short, leaves no node, listener or timer over', async (t) => {
   site.list = [task(1)];
   const page = await openPage(t, site.page('<div id="place"><session-tasks session="demo"></session-tasks></div>'), { initScript: COUNTERS });
