@@ -293,8 +293,8 @@ impl Shared {
         }
     }
 
-    fn list(&self, session: &SessionId) -> Vec<TaskView> {
-        self.observer.as_ref().map(|observer| observer.list(Some(session))).unwrap_or_default()
+    fn list(&self, session: &SessionId) -> Vec<Arc<TaskView>> {
+        self.observer.as_ref().map(|observer| observer.shared_list(Some(session))).unwrap_or_default()
     }
 }
 

@@ -3,7 +3,7 @@
 //! Promise: a record goes `running` → (`stopping` →) one of three ends, and never back.
 //! Never here: who owns the record's lock, who is told, and the time, which comes in as an argument.
 
-use std::{fmt, sync::Arc};
+use std::{cell::OnceCell, fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
@@ -288,6 +288,8 @@ pub(crate) struct Task {
     /// How it gets on while it is live, if its producer said so.
     progress: Option<Arc<str>>,
     told: Told,
+    /// What people see, once somebody looked and until it changes.
+    shown: OnceCell<Arc<TaskView>>,
 }
 
 /// Whether the model has been told how the task ended: once it has, no notice is owed.
@@ -324,7 +326,15 @@ pub(crate) struct Ended;
 
 impl Task {
     pub(crate) fn new(id: TaskId, label: Label, now: UnixMillis) -> Self {
-        Self { id, label, started_at: now, state: State::Running, progress: None, told: Told::No(None) }
+        Self {
+            id,
+            label,
+            started_at: now,
+            state: State::Running,
+            progress: None,
+            told: Told::No(None),
+            shown: OnceCell::new(),
+        }
     }
 
     pub(crate) fn id(&self) -> &TaskId {
@@ -343,6 +353,7 @@ impl Task {
         match self.state {
             State::Running => {
                 self.state = State::Stopping;
+                self.shown.take();
                 Ok(true)
             }
             State::Stopping => Ok(false),
@@ -358,7 +369,10 @@ impl Task {
         let label = label.unwrap_or_else(|| self.label.clone());
         let progress = detail.map_or_else(|| self.progress.clone(), |detail| detail.said().cloned());
         let changed = label != self.label || progress != self.progress;
-        (self.label, self.progress) = (label, progress);
+        if changed {
+            (self.label, self.progress) = (label, progress);
+            self.shown.take();
+        }
         Ok(changed)
     }
 
@@ -368,6 +382,7 @@ impl Task {
             return Err(Ended);
         }
         self.state = State::Ended { outcome, at: now.max(self.started_at) };
+        self.shown.take();
         Ok(())
     }
 
@@ -423,6 +438,11 @@ impl Task {
         }
     }
 
+    /// The same as [`Task::view`], shared by all who look until it changes.
+    pub(crate) fn shown(&self) -> Arc<TaskView> {
+        Arc::clone(self.shown.get_or_init(|| Arc::new(self.view())))
+    }
+
     pub(crate) fn view(&self) -> TaskView {
         let (detail, finished_at) = match &self.state {
             State::Running | State::Stopping => (self.progress.clone(), None),
@@ -459,6 +479,28 @@ mod tests {
         let view = task.view();
         assert_eq!((view.status, view.detail.as_deref()), (Status::Killed, Some("signal: SIGTERM")));
         assert_eq!(view.finished_at, Some(UnixMillis(2_000)));
+    }
+
+    #[test]
+    fn what_is_shown_is_shared_until_it_changes() {
+        let mut task = task();
+        let mut seen = vec![task.shown()];
+        let mut look = |task: &Task| {
+            assert_eq!(*task.shown(), task.view());
+            assert!(Arc::ptr_eq(&task.shown(), &task.shown()));
+            seen.push(task.shown());
+        };
+        task.describe(None, Some(&Detail::new("step 1").unwrap())).unwrap();
+        look(&task);
+        task.describe(Some(Label::new("make all").unwrap()), None).unwrap();
+        look(&task);
+        task.stopping().unwrap();
+        look(&task);
+        task.settle(Outcome::new(End::Killed), UnixMillis(2_000)).unwrap();
+        look(&task);
+        assert!(seen.windows(2).all(|two| two[0] != two[1]));
+        let before = task.shown();
+        assert!(task.describe(None, None).is_err() && Arc::ptr_eq(&before, &task.shown()));
     }
 
     #[test]

@@ -3,17 +3,17 @@
 //! Promise: what comes out is byte for byte the JSON of the whole list. A change of one task costs that
 //! task's JSON and a copy of the rest, however long the list is.
 
-use std::ops::Range;
+use std::{ops::Range, sync::Arc};
 
 use crate::{sse, task::TaskView};
 
 /// The tasks of the newest list, and where each stands in its JSON.
 #[derive(Debug, Default)]
-pub(super) struct Rows(Vec<(TaskView, Range<usize>)>);
+pub(super) struct Rows(Vec<(Arc<TaskView>, Range<usize>)>);
 
 impl Rows {
     /// The JSON of `list`; none if that is `before`, which is the JSON of the list before it.
-    pub(super) fn encode(&mut self, list: Vec<TaskView>, before: &[u8]) -> Option<Vec<u8>> {
+    pub(super) fn encode(&mut self, list: Vec<Arc<TaskView>>, before: &[u8]) -> Option<Vec<u8>> {
         if self.0.iter().map(|(task, _)| task).eq(&list) {
             return None;
         }
@@ -56,8 +56,8 @@ mod tests {
         task::{Label, Status},
     };
 
-    fn task(number: u64, label: &str) -> TaskView {
-        TaskView {
+    fn task(number: u64, label: &str) -> Arc<TaskView> {
+        Arc::new(TaskView {
             id: TaskId::new(Kind::bash(), NonZeroU64::new(number).unwrap()),
             kind: Kind::bash(),
             label: Label::new(label).unwrap(),
@@ -65,7 +65,7 @@ mod tests {
             detail: None,
             started_at: UnixMillis(number),
             finished_at: None,
-        }
+        })
     }
 
     #[test]

@@ -3,7 +3,10 @@
 use std::{fmt, sync::Arc};
 
 use super::{ListenerGuard, Shared, lock};
-use crate::{id::SessionId, task::TaskView};
+use crate::{
+    id::SessionId,
+    task::{Task, TaskView},
+};
 
 /// Can list one session's tasks and subscribe, and nothing else.
 ///
@@ -55,6 +58,11 @@ impl TaskObserver {
     #[must_use]
     pub fn list(&self, session: Option<&SessionId>) -> Vec<TaskView> {
         lock(&self.shared.state).list(session)
+    }
+
+    /// The same, each task shared until it changes.
+    pub(crate) fn shared_list(&self, session: Option<&SessionId>) -> Vec<Arc<TaskView>> {
+        lock(&self.shared.state).seen(session).map(Task::shown).collect()
     }
 
     /// Calls `listener` after every commit that changes what [`TaskObserver::list`] returns, with

@@ -192,10 +192,13 @@ impl State {
         if self.bucket_mut(scope).is_none_or(|bucket| bucket.generation != generation || bucket.is_disposing()) {
             return Err(Refused::OwnerDisposed);
         }
+        // All tasks of a kind share its name in memory.
+        let known = self.counters.get_key_value(kind).map(|(known, _)| known.clone());
+        let kind = known.unwrap_or_else(|| kind.clone());
         let counter = self.counters.entry(kind.clone()).or_default();
         let number = NonZeroU64::MIN.saturating_add(*counter);
         *counter = number.get();
-        let id = TaskId::new(kind.clone(), number);
+        let id = TaskId::new(kind, number);
         self.last_seq += 1;
         let seq = Seq(self.last_seq);
         self.started += 1;
@@ -208,17 +211,21 @@ impl State {
         Ok(view)
     }
 
-    pub(super) fn list(&self, session: Option<&SessionId>) -> Vec<TaskView> {
+    /// What a session sees, or what everybody does: in the order of registration.
+    pub(super) fn seen(&self, session: Option<&SessionId>) -> impl Iterator<Item = &Task> {
         let own = session.and_then(|session| self.owners.get(session));
         let mut own = own.map(|bucket| bucket.tasks.iter()).unwrap_or_default().peekable();
         let mut unowned = self.unowned.tasks.iter().peekable();
-        std::iter::from_fn(|| match (own.peek(), unowned.peek()) {
+        std::iter::from_fn(move || match (own.peek(), unowned.peek()) {
             (Some((a, _)), Some((b, _))) if b < a => unowned.next(),
             (Some(_), _) => own.next(),
             (None, _) => unowned.next(),
         })
-        .map(|(_, entry)| entry.task.view())
-        .collect()
+        .map(|(_, entry)| &entry.task)
+    }
+
+    pub(super) fn list(&self, session: Option<&SessionId>) -> Vec<TaskView> {
+        self.seen(session).map(Task::view).collect()
     }
 
     pub(super) fn sessions(&self) -> Vec<SessionId> {
