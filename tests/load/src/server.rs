@@ -104,6 +104,8 @@ impl Server {
                 command.args(words);
                 let control = format!("unix:{}", socket.display());
                 command.args(["serve", "--listen", &address.to_string(), "--control", &control]);
+                // The curve goes up to 10,000 and one.
+                command.args(["--max-sessions", "20000"]);
                 command.env("TASKLIGHT_LOG", "warn");
                 command
             }
