@@ -18,6 +18,7 @@ use bytes::Bytes;
 use tokio::{
     io::AsyncReadExt,
     sync::{OwnedSemaphorePermit, Semaphore},
+    task::yield_now,
     time::{Instant, sleep, timeout, timeout_at},
 };
 use tokio_util::task::TaskTracker;
@@ -32,6 +33,8 @@ use crate::{
 const FAREWELL: Duration = Duration::from_secs(1);
 /// How many are held so at once.
 const MAX_FAREWELLS: usize = 64;
+/// How many are accepted before those that were have their turn: what a flood has open at once is memory.
+const BATCH: u64 = 16;
 /// The pause after an accept that failed for want of descriptors or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How long nothing must be wrong before it counts as over.
@@ -108,6 +111,7 @@ pub(super) async fn accept<S>(
     serve: impl Fn(S),
 ) -> std::convert::Infallible {
     let mut trouble = Trouble::default();
+    let mut accepted_so_far: u64 = 0;
     loop {
         let next = std::future::poll_fn(&mut next);
         let accepted = match trouble.quiet_at() {
@@ -118,7 +122,13 @@ pub(super) async fn accept<S>(
             tracing::info!(failed = times, "connections are accepted again");
         }
         match accepted {
-            Some(Ok(socket)) => serve(socket),
+            Some(Ok(socket)) => {
+                serve(socket);
+                accepted_so_far += 1;
+                if accepted_so_far.is_multiple_of(BATCH) {
+                    yield_now().await;
+                }
+            }
             // The peer left before it was accepted (accept(2)): its own matter.
             Some(Err(error)) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             Some(Err(error)) => {
