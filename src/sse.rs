@@ -68,23 +68,25 @@ pub(crate) enum EventId<'a> {
     Reset,
 }
 
-/// What comes before an unnamed event's data, and after it: `data` is one line of JSON.
-fn around(id: EventId<'_>) -> (String, &'static [u8]) {
-    let before = match id {
+/// What comes before an unnamed event's data, which is one line of JSON.
+fn before_data(id: EventId<'_>) -> String {
+    match id {
         EventId::Stamp(at) => format!("id: {at}\ndata: "),
         EventId::Opaque(id) => format!("id: {id}\ndata: "),
         EventId::Reset => "id:\ndata: ".to_owned(),
-    };
-    (before, b"\n\n")
+    }
 }
+
+/// What comes after it: the line's end, and the blank line that ends the event.
+const AFTER_DATA: &[u8] = b"\n\n";
 
 /// One unnamed event, ready for a socket: `data` is one line of JSON.
 pub(crate) fn event(id: EventId<'_>, data: &[u8]) -> BytesMut {
-    let (before, after) = around(id);
-    let mut event = BytesMut::with_capacity(before.len() + data.len() + after.len());
+    let before = before_data(id);
+    let mut event = BytesMut::with_capacity(before.len() + data.len() + AFTER_DATA.len());
     event.extend_from_slice(before.as_bytes());
     event.extend_from_slice(data);
-    event.extend_from_slice(after);
+    event.extend_from_slice(AFTER_DATA);
     event
 }
 
@@ -99,15 +101,15 @@ pub(crate) struct ChunkedEvent {
 impl ChunkedEvent {
     /// One copy of `data`, which is one line of JSON.
     pub(crate) fn new(id: EventId<'_>, data: &[u8]) -> Self {
-        let (before, after) = around(id);
-        let length = before.len() + data.len() + after.len();
+        let before = before_data(id);
+        let length = before.len() + data.len() + AFTER_DATA.len();
         let size = format!("{length:x}\r\n");
         let mut chunk = Vec::with_capacity(size.len() + length + LINE_END.len());
-        for part in [size.as_bytes(), before.as_bytes(), data, after, LINE_END] {
+        for part in [size.as_bytes(), before.as_bytes(), data, AFTER_DATA, LINE_END] {
             chunk.extend_from_slice(part);
         }
         let event = size.len()..size.len() + length;
-        let data = event.start + before.len()..event.end - after.len();
+        let data = event.start + before.len()..event.end - AFTER_DATA.len();
         Self { chunk: chunk.into(), event, data }
     }
 }

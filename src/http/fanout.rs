@@ -130,7 +130,7 @@ impl Engine {
         while poll_fn(|cx| self.poll_work(cx, ending.as_mut(), &mut work)).await.is_continue() {
             let mut served = work.ready.len() + work.arrivals.len();
             for ready in work.ready.drain(..) {
-                self.attend(ready);
+                self.attend(ready, Reader::serve);
             }
             for arrival in work.arrivals.drain(..) {
                 let key = self.admit(arrival);
@@ -236,13 +236,18 @@ impl Engine {
         key
     }
 
-    fn attend(&mut self, ready: Ready) {
+    /// Attends to a reader; one whose socket has room does `with_room`.
+    fn attend(
+        &mut self,
+        ready: Ready,
+        with_room: impl FnOnce(&mut Reader, &mut Newest, &Poller, usize) -> io::Result<Presence>,
+    ) {
         let Ready { key, word, room } = ready;
         if word {
             self.act(key, |reader, _, _, _| reader.hear());
         }
         if room {
-            self.act(key, Reader::serve);
+            self.act(key, with_room);
         }
     }
 
@@ -261,7 +266,7 @@ impl Engine {
         if let Some(moved) = group.leave(reader.place).and_then(|moved| self.readers.get_mut(moved)) {
             moved.place = reader.place;
         }
-        if group.is_over() {
+        if group.is_empty() {
             self.groups.remove(reader.group);
         }
         if self.readers.is_empty() {
@@ -286,13 +291,8 @@ impl Engine {
                 let key = self.admit(arrival);
                 self.finish(key);
             }
-            for Ready { key, word, room } in work.ready.drain(..) {
-                if word {
-                    self.act(key, |reader, _, _, _| reader.hear());
-                }
-                if room {
-                    self.act(key, |reader, _, poller, key| reader.go_on_to_end(poller, key));
-                }
+            for ready in work.ready.drain(..) {
+                self.attend(ready, |reader, _, poller, key| reader.go_on_to_end(poller, key));
             }
             if !more_may_come && self.readers.is_empty() {
                 return;

@@ -116,11 +116,14 @@ impl Group {
         self.readers.get(place).copied()
     }
 
-    /// Whether nobody is left. The session rings no more then.
-    pub(super) fn is_over(&self) -> bool {
-        if self.readers.is_empty() {
-            self.subscription.let_go();
-        }
+    /// Whether nobody is left.
+    pub(super) fn is_empty(&self) -> bool {
         self.readers.is_empty()
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.subscription.let_go();
     }
 }

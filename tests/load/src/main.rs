@@ -49,7 +49,7 @@ servers: floor tasklight nchan axum better-sse pushpin
 --small  a tenth of the size, to try it out
 --curve  fan-out at 100, 1,000 and 10,000 streams, churn at as many sessions
 --runs, --seconds  how often, and how long a closed loop lasts [default: 3 and 2]
---stall  how long unstalled and stalled last, in seconds [default: 8]";
+--stall  how long unstalled and stalled last, in seconds [default: 8; 2 with --small]";
 
 struct Options {
     works: Vec<Work>,
@@ -106,7 +106,8 @@ impl Options {
         let mut options = Self { works: Vec::new(), kinds: Vec::new(), runs: 3, time: Duration::from_secs(2) };
         let flag = |name: &str| arguments.iter().any(|argument| argument == name);
         let after = |name: &str| arguments.iter().skip_while(|argument| *argument != name).nth(1);
-        let stall = after("--stall").and_then(|seconds| seconds.parse().ok()).unwrap_or(8);
+        let stall =
+            after("--stall").and_then(|seconds| seconds.parse().ok()).unwrap_or(if flag("--small") { 2 } else { 8 });
         let known = if flag("--curve") { Work::curve() } else { Work::all(flag("--small"), stall) };
         let mut words = arguments.iter();
         while let Some(word) = words.next() {
