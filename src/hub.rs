@@ -3,7 +3,7 @@
 //! Promises:
 //! - Looking creates nothing: a slot exists while somebody subscribes to it, and no longer.
 //! - A list is encoded at most once a change, and only where somebody watches; every subscriber
-//!   shares the bytes. Of a list that changed, only the tasks that changed are written anew.
+//!   shares the bytes. Of a list that changed, only the rows that changed are written anew.
 //! - A subscriber that is late skips what it missed, and always comes to the newest list.
 //! - Without a registry there are no tasks: streams stay silent but for signs of life.
 //!
@@ -11,7 +11,6 @@
 
 mod bell;
 mod mux;
-mod rows;
 
 use std::{
     collections::HashMap,
@@ -33,14 +32,14 @@ pub(crate) use self::{
     bell::Bell,
     mux::{MAX_SESSIONS, Mux, MuxNews},
 };
-use self::{bell::Cord, mux::Inboxes, rows::Rows};
+use self::{bell::Cord, mux::Inboxes};
 use crate::{
     clock::{Clock, UnixMillis},
     id::SessionId,
     registry::{ListenerGuard, TaskObserver},
-    sse::{self, ChunkedEvent, EventId},
+    row::{self, Row},
+    sse::{ChunkedEvent, EventId},
     sync::lock,
-    task::TaskView,
 };
 
 /// A frame that is older than this when it is sent gets the time of now.
@@ -102,8 +101,8 @@ struct Pulse {
 struct Newest {
     /// The revision before which the list was read; none before the first read.
     revision: Option<u64>,
+    rows: Vec<Arc<Row>>,
     frame: Frame,
-    rows: Rows,
     /// When this slot last had something to say.
     spoke: Instant,
 }
@@ -118,13 +117,14 @@ pub(crate) struct Frame {
 }
 
 impl Frame {
-    fn new(version: u64, json: &[u8], stamp: UnixMillis) -> Self {
-        let id = if Self::is_empty_list(json) { EventId::Reset } else { EventId::Stamp(stamp) };
-        Self { version, stamp, event: ChunkedEvent::new(id, json) }
+    fn new(version: u64, rows: &[Arc<Row>], stamp: UnixMillis) -> Self {
+        let id = Self::id(rows.is_empty(), stamp);
+        let event = ChunkedEvent::new(id, row::list_length(rows), |json| row::write_list(rows, json));
+        Self { version, stamp, event }
     }
 
-    fn is_empty_list(json: &[u8]) -> bool {
-        json == b"[]"
+    fn id(is_empty: bool, stamp: UnixMillis) -> EventId<'static> {
+        if is_empty { EventId::Reset } else { EventId::Stamp(stamp) }
     }
 
     /// Counts the lists of a slot that differ; a later one has a higher version.
@@ -134,7 +134,7 @@ impl Frame {
 
     /// Whether the list has no task.
     pub(crate) fn is_empty(&self) -> bool {
-        Self::is_empty_list(self.json())
+        self.json() == b"[]"
     }
 
     /// The server's clock when the list was encoded.
@@ -166,7 +166,9 @@ impl Frame {
     /// The same list with the time of now: for a reader who gets it late, since a client takes the
     /// stamp for the time of sending.
     pub(crate) fn restamped(&self, now: UnixMillis) -> Self {
-        Self::new(self.version, self.json(), now)
+        let (id, json) = (Self::id(self.is_empty(), now), self.json());
+        let event = ChunkedEvent::new(id, json.len(), |copy| copy.extend_from_slice(json));
+        Self { version: self.version, stamp: now, event }
     }
 }
 
@@ -224,7 +226,10 @@ impl Hub {
 
     /// A session's list as JSON, once.
     pub(crate) fn list(&self, session: &SessionId) -> Bytes {
-        sse::json_line(&self.shared.list(session))
+        let rows = self.shared.rows(session);
+        let mut json = Vec::with_capacity(row::list_length(&rows));
+        row::write_list(&rows, &mut json);
+        json.into()
     }
 
     /// Signs of life, one each heartbeat, for a stream of other things than one session's list.
@@ -271,16 +276,14 @@ impl fmt::Debug for Hub {
 
 impl Shared {
     fn changed(&self, owner: Option<&SessionId>) {
-        let slots = lock(&self.slots);
-        let touched: Vec<_> = match owner {
-            Some(session) => slots.get(session).map(Watched::slot).into_iter().collect(),
+        let Some(session) = owner else {
             // An unowned task: every session's list changed.
-            None => slots.values().map(Watched::slot).collect(),
+            let slots: Vec<_> = lock(&self.slots).values().map(Watched::slot).collect();
+            return slots.iter().for_each(|slot| slot.changed());
         };
-        drop(slots);
-        for slot in touched {
-            slot.touch();
-            slot.inboxes.changed();
+        let slot = lock(&self.slots).get(session).map(Watched::slot);
+        if let Some(slot) = slot {
+            slot.changed();
         }
     }
 
@@ -293,8 +296,8 @@ impl Shared {
         }
     }
 
-    fn list(&self, session: &SessionId) -> Vec<Arc<TaskView>> {
-        self.observer.as_ref().map(|observer| observer.shared_list(Some(session))).unwrap_or_default()
+    fn rows(&self, session: &SessionId) -> Vec<Arc<Row>> {
+        self.observer.as_ref().map(|observer| observer.rows(Some(session))).unwrap_or_default()
     }
 }
 
@@ -308,8 +311,8 @@ impl Slot {
     fn new(session: SessionId) -> Self {
         let newest = Newest {
             revision: None,
-            frame: Frame::new(0, b"[]", UnixMillis(0)),
-            rows: Rows::default(),
+            rows: Vec::new(),
+            frame: Frame::new(0, &[], UnixMillis(0)),
             spoke: Instant::now(),
         };
         Self {
@@ -319,6 +322,11 @@ impl Slot {
             news: Notify::new(),
             inboxes: Inboxes::default(),
         }
+    }
+
+    fn changed(&self) {
+        self.touch();
+        self.inboxes.changed();
     }
 
     fn touch(&self) {
@@ -341,10 +349,11 @@ impl Slot {
     fn frame(&self, revision: u64, hub: &Shared) -> Frame {
         let mut newest = lock(&self.newest);
         if newest.revision.is_none_or(|read| read < revision) {
-            let Newest { rows, frame, spoke, .. } = &mut *newest;
-            if let Some(json) = rows.encode(hub.list(&self.session), frame.json()) {
-                *frame = Frame::new(frame.version + 1, &json, hub.clock.now());
-                *spoke = Instant::now();
+            let rows = hub.rows(&self.session);
+            if rows != newest.rows {
+                newest.frame = Frame::new(newest.frame.version + 1, &rows, hub.clock.now());
+                newest.rows = rows;
+                newest.spoke = Instant::now();
                 hub.encoded.fetch_add(1, Ordering::Relaxed);
             }
             newest.revision = Some(revision);

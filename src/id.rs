@@ -183,6 +183,11 @@ impl Scope {
             Self::Unowned => None,
         }
     }
+
+    /// Whether `caller` may see what is in here: its own, and what nobody owns.
+    pub(crate) fn is_seen_by(&self, caller: &Self) -> bool {
+        *self == Self::Unowned || self == caller
+    }
 }
 
 impl fmt::Display for Scope {

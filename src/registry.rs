@@ -39,7 +39,7 @@ pub use self::{
 use self::{
     handle::TaskOutput,
     listeners::Listeners,
-    state::{Entry, Generation, Refused, Settled, State},
+    state::{Entry, Generation, Refused, Seq, Settled, State},
 };
 use crate::{
     clock::Clock,
@@ -467,10 +467,11 @@ impl Shared {
         let entry = |task| Entry { task, output: Arc::clone(&output), stop, waiters: 0 };
         let registered = lock(&self.state).register(scope, generation, &task.kind, task.label, self.clock.now(), entry);
         drop(place);
-        let view = registered.map_err(refused)?;
+        let (view, seq) = registered.map_err(refused)?;
         tracing::info!(task = %view.id, session = %scope, "started");
         self.changed.notify(scope);
-        let handle = TaskHandle { shared: Arc::downgrade(self), scope: scope.clone(), id: view.id.clone(), output };
+        let (shared, id) = (Arc::downgrade(self), view.id.clone());
+        let handle = TaskHandle { shared, scope: scope.clone(), seq, id, output };
         Ok((view, handle, launched))
     }
 
@@ -498,8 +499,8 @@ impl Shared {
         Ok(Kill::Asked(view))
     }
 
-    fn settle(&self, scope: &Scope, id: &TaskId, outcome: Outcome) {
-        let settled = lock(&self.state).settle(id, outcome, self.clock.now(), &self.limits);
+    fn settle(&self, scope: &Scope, seq: Seq, outcome: Outcome) {
+        let settled = lock(&self.state).settle(scope, seq, outcome, self.clock.now(), &self.limits);
         if let Some(settled) = settled {
             self.announce(scope, settled);
         }

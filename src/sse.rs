@@ -25,14 +25,9 @@ pub(crate) const MEDIA_TYPE: &str = "text/event-stream";
 /// at every Unicode line separator, so U+2028, U+2029 and U+0085 are escaped too.
 pub(crate) fn json_line(value: &impl Serialize) -> Bytes {
     let mut json = Vec::with_capacity(256);
-    write_json_line(&mut json, value);
-    json.into()
-}
-
-/// Appends the same to `json`.
-pub(crate) fn write_json_line(json: &mut Vec<u8>, value: &impl Serialize) {
-    let written = value.serialize(&mut serde_json::Serializer::with_formatter(json, OneLine(CompactFormatter)));
+    let written = value.serialize(&mut serde_json::Serializer::with_formatter(&mut json, OneLine(CompactFormatter)));
     debug_assert!(written.is_ok(), "a list is plain data: {written:?}");
+    json.into()
 }
 
 struct OneLine(CompactFormatter);
@@ -99,17 +94,19 @@ pub(crate) struct ChunkedEvent {
 }
 
 impl ChunkedEvent {
-    /// One copy of `data`, which is one line of JSON.
-    pub(crate) fn new(id: EventId<'_>, data: &[u8]) -> Self {
+    /// `write` appends the data, which is one line of JSON and `length` bytes long.
+    pub(crate) fn new(id: EventId<'_>, length: usize, write: impl FnOnce(&mut Vec<u8>)) -> Self {
         let before = before_data(id);
-        let length = before.len() + data.len() + AFTER_DATA.len();
-        let size = format!("{length:x}\r\n");
-        let mut chunk = Vec::with_capacity(size.len() + length + LINE_END.len());
-        for part in [size.as_bytes(), before.as_bytes(), data, AFTER_DATA, LINE_END] {
-            chunk.extend_from_slice(part);
-        }
-        let event = size.len()..size.len() + length;
+        let size = chunk_size(before.len() + length + AFTER_DATA.len());
+        let event = size.len()..size.len() + before.len() + length + AFTER_DATA.len();
         let data = event.start + before.len()..event.end - AFTER_DATA.len();
+        let mut chunk = Vec::with_capacity(event.end + LINE_END.len());
+        chunk.extend_from_slice(size.as_bytes());
+        chunk.extend_from_slice(before.as_bytes());
+        write(&mut chunk);
+        debug_assert_eq!(chunk.len(), data.end, "as long as was said");
+        chunk.extend_from_slice(AFTER_DATA);
+        chunk.extend_from_slice(LINE_END);
         Self { chunk: chunk.into(), event, data }
     }
 }
@@ -141,10 +138,15 @@ pub(crate) fn beat_event(now: UnixMillis) -> String {
 
 const LINE_END: &[u8] = b"\r\n";
 
+/// What comes before a chunk's bytes.
+fn chunk_size(length: usize) -> String {
+    format!("{length:x}\r\n")
+}
+
 /// The same bytes as one chunk of a chunked body (RFC 9112 §7.1).
 pub(crate) fn chunk(payload: &[u8]) -> Bytes {
     let mut framed = BytesMut::with_capacity(payload.len() + 20);
-    framed.extend_from_slice(format!("{:x}\r\n", payload.len()).as_bytes());
+    framed.extend_from_slice(chunk_size(payload.len()).as_bytes());
     framed.extend_from_slice(payload);
     framed.extend_from_slice(LINE_END);
     framed.freeze()
@@ -186,7 +188,7 @@ mod tests {
     #[test]
     fn a_chunked_event_is_the_event_in_a_chunk() {
         for (id, data) in [(EventId::Stamp(UnixMillis(17)), &b"[1]"[..]), (EventId::Reset, &[b'x'; 1_000])] {
-            let chunked = ChunkedEvent::new(id, data);
+            let chunked = ChunkedEvent::new(id, data.len(), |chunk| chunk.extend_from_slice(data));
             let event = event(id, data);
             assert_eq!(chunked.chunk, chunk(&event));
             assert_eq!(chunked.chunk[chunked.event], event);

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     clock::UnixMillis,
     id::{Kind, TaskId},
+    row::Row,
 };
 
 /// What a task is called: for a shell the raw command. 1 to [`Label::MAX_BYTES`] bytes, and not
@@ -289,7 +290,7 @@ pub(crate) struct Task {
     progress: Option<Arc<str>>,
     told: Told,
     /// What people see, once somebody looked and until it changes.
-    shown: OnceCell<Arc<TaskView>>,
+    row: OnceCell<Arc<Row>>,
 }
 
 /// Whether the model has been told how the task ended: once it has, no notice is owed.
@@ -333,7 +334,7 @@ impl Task {
             state: State::Running,
             progress: None,
             told: Told::No(None),
-            shown: OnceCell::new(),
+            row: OnceCell::new(),
         }
     }
 
@@ -353,7 +354,7 @@ impl Task {
         match self.state {
             State::Running => {
                 self.state = State::Stopping;
-                self.shown.take();
+                self.row.take();
                 Ok(true)
             }
             State::Stopping => Ok(false),
@@ -371,7 +372,7 @@ impl Task {
         let changed = label != self.label || progress != self.progress;
         if changed {
             (self.label, self.progress) = (label, progress);
-            self.shown.take();
+            self.row.take();
         }
         Ok(changed)
     }
@@ -382,7 +383,7 @@ impl Task {
             return Err(Ended);
         }
         self.state = State::Ended { outcome, at: now.max(self.started_at) };
-        self.shown.take();
+        self.row.take();
         Ok(())
     }
 
@@ -439,8 +440,8 @@ impl Task {
     }
 
     /// The same as [`Task::view`], shared by all who look until it changes.
-    pub(crate) fn shown(&self) -> Arc<TaskView> {
-        Arc::clone(self.shown.get_or_init(|| Arc::new(self.view())))
+    pub(crate) fn row(&self) -> Arc<Row> {
+        Arc::clone(self.row.get_or_init(|| Arc::new(self.view().into())))
     }
 
     pub(crate) fn view(&self) -> TaskView {
@@ -484,11 +485,11 @@ mod tests {
     #[test]
     fn what_is_shown_is_shared_until_it_changes() {
         let mut task = task();
-        let mut seen = vec![task.shown()];
+        let mut seen = vec![task.row()];
         let mut look = |task: &Task| {
-            assert_eq!(*task.shown(), task.view());
-            assert!(Arc::ptr_eq(&task.shown(), &task.shown()));
-            seen.push(task.shown());
+            assert_eq!(task.row().task(), &task.view());
+            assert!(Arc::ptr_eq(&task.row(), &task.row()));
+            seen.push(task.row());
         };
         task.describe(None, Some(&Detail::new("step 1").unwrap())).unwrap();
         look(&task);
@@ -499,8 +500,8 @@ mod tests {
         task.settle(Outcome::new(End::Killed), UnixMillis(2_000)).unwrap();
         look(&task);
         assert!(seen.windows(2).all(|two| two[0] != two[1]));
-        let before = task.shown();
-        assert!(task.describe(None, None).is_err() && Arc::ptr_eq(&before, &task.shown()));
+        let before = task.row();
+        assert!(task.describe(None, None).is_err() && Arc::ptr_eq(&before, &task.row()));
     }
 
     #[test]

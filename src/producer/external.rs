@@ -35,6 +35,7 @@ use crate::{
         AccessError, Finished, LaunchError, Launched, Producer, Registry, Stop, StopError, StopReason, TaskHandle,
         Update,
     },
+    row::Row,
     sync::lock,
     task::TaskView,
 };
@@ -86,8 +87,7 @@ impl Externals {
     /// # Errors
     /// See [`HearError`].
     pub fn hear(&self, registry: &Registry, caller: &Scope, id: &TaskId) -> Result<Word, HearError> {
-        registry.get(caller, id)?;
-        if let Some(task) = lock(&self.shared.tasks).begin_word(id) {
+        if let Some(task) = lock(&self.shared.tasks).begin_word(caller, id) {
             return Ok(Word { shared: Arc::clone(&self.shared), task });
         }
         // Looked at after the live ones, so that one which ended in between is not taken for another kind.
@@ -137,8 +137,13 @@ impl Word {
     /// # Errors
     /// When the task has ended meanwhile.
     pub fn update(&self, update: Update) -> Result<TaskView, HearError> {
+        self.report(update).map(|row| row.task().clone())
+    }
+
+    /// The same; returns the task as all who look share it.
+    pub(crate) fn report(&self, update: Update) -> Result<Arc<Row>, HearError> {
         let ends = update.end.is_some();
-        let updated = self.task.update(update).map_err(|Finished| HearError::Finished(self.task.id().clone()));
+        let updated = self.task.report(update).map_err(|Finished| HearError::Finished(self.task.id().clone()));
         if ends && updated.is_ok() {
             self.shared.forget(self.task.id());
         }
@@ -151,7 +156,7 @@ impl Word {
     /// When the task has ended meanwhile.
     pub async fn append(&self, text: &str) -> Result<(), HearError> {
         self.task.room().await;
-        self.update(Update::default())?;
+        self.report(Update::default())?;
         self.task.append(text.as_bytes());
         Ok(())
     }

@@ -7,7 +7,7 @@ use std::{
 
 use tokio::sync::watch;
 
-use super::{Shared, lock};
+use super::{Shared, lock, state::Seq};
 use crate::{
     id::{Scope, TaskId},
     output::{More, OutputLog, Unread},
@@ -22,6 +22,7 @@ use crate::{
 pub struct TaskHandle {
     pub(super) shared: Weak<Shared>,
     pub(super) scope: Scope,
+    pub(super) seq: Seq,
     pub(super) id: TaskId,
     pub(super) output: Arc<TaskOutput>,
 }
@@ -31,6 +32,11 @@ impl TaskHandle {
     #[must_use]
     pub fn id(&self) -> &TaskId {
         &self.id
+    }
+
+    /// Whether `caller` may see the task.
+    pub(crate) fn is_seen_by(&self, caller: &Scope) -> bool {
+        self.scope.is_seen_by(caller)
     }
 
     /// Adds to the task's output.
@@ -55,7 +61,7 @@ impl TaskHandle {
     /// gone, is ignored.
     pub fn settle(&self, outcome: Outcome) {
         if let Some(shared) = self.shared.upgrade() {
-            shared.settle(&self.scope, &self.id, outcome);
+            shared.settle(&self.scope, self.seq, outcome);
         }
     }
 }

@@ -5,6 +5,7 @@ use std::{fmt, sync::Arc};
 use super::{ListenerGuard, Shared, lock};
 use crate::{
     id::SessionId,
+    row::Row,
     task::{Task, TaskView},
 };
 
@@ -61,8 +62,8 @@ impl TaskObserver {
     }
 
     /// The same, each task shared until it changes.
-    pub(crate) fn shared_list(&self, session: Option<&SessionId>) -> Vec<Arc<TaskView>> {
-        lock(&self.shared.state).seen(session).map(Task::shown).collect()
+    pub(crate) fn rows(&self, session: Option<&SessionId>) -> Vec<Arc<Row>> {
+        lock(&self.shared.state).seen(session).map(Task::row).collect()
     }
 
     /// Calls `listener` after every commit that changes what [`TaskObserver::list`] returns, with

@@ -185,7 +185,7 @@ impl State {
         label: Label,
         now: UnixMillis,
         make: impl FnOnce(Task) -> Entry,
-    ) -> Result<TaskView, Refused> {
+    ) -> Result<(TaskView, Seq), Refused> {
         if self.closed {
             return Err(Refused::Closed);
         }
@@ -208,7 +208,7 @@ impl State {
         let bucket = self.bucket_or_new(scope);
         bucket.live += 1;
         bucket.tasks.insert(seq, entry);
-        Ok(view)
+        Ok((view, seq))
     }
 
     /// What a session sees, or what everybody does: in the order of registration.
@@ -244,23 +244,29 @@ impl State {
     /// A record that the caller may see: its own or an unowned one.
     pub(super) fn entry(&mut self, caller: &Scope, id: &TaskId) -> Result<(Scope, &mut Entry), AccessError> {
         let (scope, seq) = self.index.get(id).cloned().ok_or_else(|| AccessError::UnknownTask(id.clone()))?;
-        if scope != *caller && scope != Scope::Unowned {
+        if !scope.is_seen_by(caller) {
             return Err(AccessError::AnotherSession(id.clone()));
         }
         let entry = self.bucket_mut(&scope).and_then(|bucket| bucket.tasks.get_mut(&seq));
         entry.map(|entry| (scope, entry)).ok_or_else(|| AccessError::UnknownTask(id.clone()))
     }
 
+    /// A live record, by where it is.
+    pub(super) fn live_task(&mut self, scope: &Scope, seq: Seq) -> Option<&mut Task> {
+        let entry = self.bucket_mut(scope)?.tasks.get_mut(&seq)?;
+        entry.task.is_live().then_some(&mut entry.task)
+    }
+
     /// Settles a live record; none if it is gone or has ended.
     pub(super) fn settle(
         &mut self,
-        id: &TaskId,
+        scope: &Scope,
+        seq: Seq,
         outcome: Outcome,
         now: UnixMillis,
         limits: &RegistryLimits,
     ) -> Option<Settled> {
-        let (scope, seq) = self.index.get(id).cloned()?;
-        let bucket = self.bucket_mut(&scope)?;
+        let bucket = self.bucket_mut(scope)?;
         let entry = bucket.tasks.get_mut(&seq)?;
         entry.task.settle(outcome, now).ok()?;
         if entry.waiters > 0 {

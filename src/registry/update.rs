@@ -1,7 +1,12 @@
 //! What a producer may change of its live task, beside its output.
 
+use std::sync::Arc;
+
 use super::{TaskHandle, lock};
-use crate::task::{Detail, End, Label, Outcome, TaskView};
+use crate::{
+    row::Row,
+    task::{Detail, End, Label, Outcome, TaskView},
+};
 
 /// A change to a live task. What is none stays as it is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -26,25 +31,31 @@ impl TaskHandle {
     /// # Errors
     /// When the task has ended: the first outcome counts, and nothing has changed.
     pub fn update(&self, update: Update) -> Result<TaskView, Finished> {
+        self.report(update).map(|row| row.task().clone())
+    }
+
+    /// The same; returns the task as all who look share it.
+    pub(crate) fn report(&self, update: Update) -> Result<Arc<Row>, Finished> {
         let Update { label, detail, end } = update;
         let shared = self.shared.upgrade().ok_or(Finished)?;
         let mut state = lock(&shared.state);
-        let (_, entry) = state.entry(&self.scope, &self.id).map_err(|_| Finished)?;
+        let task = state.live_task(&self.scope, self.seq).ok_or(Finished)?;
         let progress = if end.is_none() { detail.as_ref() } else { None };
-        let changed = entry.task.describe(label, progress).map_err(|_| Finished)?;
+        let changed = task.describe(label, progress).map_err(|_| Finished)?;
         let Some(end) = end else {
-            let view = entry.task.view();
+            let row = task.row();
             drop(state);
             if changed {
                 shared.changed.notify(&self.scope);
             }
-            return Ok(view);
+            return Ok(row);
         };
         let outcome = detail.iter().fold(Outcome::new(end), Outcome::with_detail);
-        let settled = state.settle(&self.id, outcome, shared.clock.now(), &shared.limits).ok_or(Finished)?;
+        let settled = state.settle(&self.scope, self.seq, outcome, shared.clock.now(), &shared.limits);
+        let settled = settled.ok_or(Finished)?;
         drop(state);
-        let view = settled.view.clone();
+        let row = Arc::new(settled.view.clone().into());
         shared.announce(&self.scope, settled);
-        Ok(view)
+        Ok(row)
     }
 }

@@ -6,8 +6,8 @@ use hyper::{Request, StatusCode, body::Incoming};
 use serde::Deserialize;
 
 use super::{
-    super::{Whole, body, empty, problem::Problem, route::tasks_path},
-    Control, as_json, created,
+    super::{Whole, body, empty, json, problem::Problem, route::tasks_path},
+    Control, created,
 };
 use crate::{
     id::{Kind, Scope, TaskId},
@@ -76,7 +76,7 @@ impl Control {
     ) -> Result<Whole, Problem> {
         let word = self.externals.hear(&self.registry, scope, id)?;
         let report: Report = body::json(request, self.request_timeout).await?;
-        Ok(as_json(StatusCode::OK, &word.update(report.into())?))
+        Ok(json(StatusCode::OK, word.report(report.into())?.json().clone()))
     }
 
     pub(super) async fn append(

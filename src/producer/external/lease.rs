@@ -10,7 +10,7 @@ use serde::Deserialize;
 use tokio::time::Instant;
 
 use crate::{
-    id::TaskId,
+    id::{Scope, TaskId},
     registry::{StopReason, TaskHandle},
     task::{End, Outcome},
     whole::Whole,
@@ -58,8 +58,10 @@ pub struct InvalidLease {
 pub(super) struct Tasks {
     live: HashMap<TaskId, External>,
     /// Each live task that has a deadline, once, the earliest first.
-    deadlines: BTreeSet<(Instant, TaskId)>,
+    deadlines: Deadlines,
 }
+
+type Deadlines = BTreeSet<(Instant, TaskId)>;
 
 struct External {
     handle: Arc<TaskHandle>,
@@ -81,12 +83,33 @@ pub(super) enum Patience {
     Farewell,
 }
 
+impl External {
+    /// Gives the task all its lease again. One whose session is over has none any more.
+    fn renew(&mut self, now: Instant, deadlines: &mut Deadlines) {
+        if let Some(Lease(lease)) = self.lease
+            && self.patience != Patience::Farewell
+        {
+            self.set(Patience::Lease, now + lease, deadlines);
+        }
+    }
+
+    fn set(&mut self, patience: Patience, at: Instant, deadlines: &mut Deadlines) {
+        let id = self.handle.id();
+        self.patience = patience;
+        if let Some(before) = self.deadline.replace(at) {
+            deadlines.remove(&(before, id.clone()));
+        }
+        deadlines.insert((at, id.clone()));
+    }
+}
+
 impl Tasks {
     pub(super) fn add(&mut self, task: TaskHandle, lease: Option<Lease>, now: Instant) {
         let id = task.id().clone();
-        let external = External { handle: Arc::new(task), lease, deadline: None, patience: Patience::Lease, words: 0 };
-        self.live.insert(id.clone(), external);
-        self.renew(&id, now);
+        let mut external =
+            External { handle: Arc::new(task), lease, deadline: None, patience: Patience::Lease, words: 0 };
+        external.renew(now, &mut self.deadlines);
+        self.live.insert(id, external);
     }
 
     /// The earliest deadline.
@@ -94,9 +117,9 @@ impl Tasks {
         self.deadlines.first()
     }
 
-    /// A producer begins to speak of its live task.
-    pub(super) fn begin_word(&mut self, id: &TaskId) -> Option<Arc<TaskHandle>> {
-        let external = self.live.get_mut(id)?;
+    /// A producer begins to speak of a live task that it may see.
+    pub(super) fn begin_word(&mut self, caller: &Scope, id: &TaskId) -> Option<Arc<TaskHandle>> {
+        let external = self.live.get_mut(id).filter(|external| external.handle.is_seen_by(caller))?;
         external.words += 1;
         Some(Arc::clone(&external.handle))
     }
@@ -105,7 +128,7 @@ impl Tasks {
     pub(super) fn end_word(&mut self, id: &TaskId, now: Instant) {
         if let Some(external) = self.live.get_mut(id) {
             external.words -= 1;
-            self.renew(id, now);
+            external.renew(now, &mut self.deadlines);
         }
     }
 
@@ -114,21 +137,10 @@ impl Tasks {
         (self.live.len(), self.deadlines.len())
     }
 
-    /// Gives a task all its lease again. One whose session is over has none any more.
-    fn renew(&mut self, id: &TaskId, now: Instant) {
-        let Some(External { lease: Some(Lease(lease)), patience, .. }) = self.live.get(id) else { return };
-        if *patience != Patience::Farewell {
-            self.set(id, Patience::Lease, now + *lease);
-        }
-    }
-
     pub(super) fn set(&mut self, id: &TaskId, patience: Patience, at: Instant) {
-        let Some(external) = self.live.get_mut(id) else { return };
-        external.patience = patience;
-        if let Some(before) = external.deadline.replace(at) {
-            self.deadlines.remove(&(before, id.clone()));
+        if let Some(external) = self.live.get_mut(id) {
+            external.set(patience, at, &mut self.deadlines);
         }
-        self.deadlines.insert((at, id.clone()));
     }
 
     pub(super) fn remove(&mut self, id: &TaskId) -> Option<Arc<TaskHandle>> {
@@ -148,11 +160,11 @@ impl Tasks {
             let Some(external) = self.live.get_mut(&id) else { continue };
             let outcome = match (external.patience, external.lease) {
                 (Patience::Lease | Patience::LastCall, _) if external.words > 0 => {
-                    self.renew(&id, now);
+                    external.renew(now, &mut self.deadlines);
                     continue;
                 }
                 (Patience::Lease, _) => {
-                    self.set(&id, Patience::LastCall, now + LAST_CALL);
+                    external.set(Patience::LastCall, now + LAST_CALL, &mut self.deadlines);
                     continue;
                 }
                 (Patience::LastCall, lease) => {
