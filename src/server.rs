@@ -459,6 +459,7 @@ async fn connection<S: Socket, A: Future<Output = Answer>>(
             }
         });
         tokio::select! {
+            biased;
             polled = polled => match polled {
                 Ok(plan) => break plan,
                 Err(end) => {

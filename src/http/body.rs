@@ -2,8 +2,13 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use http_body_util::BodyExt;
-use hyper::{HeaderMap, Request, body::Incoming, header};
+use hyper::{
+    HeaderMap, Request,
+    body::{Body, Incoming},
+    header,
+};
 use serde::de::DeserializeOwned;
 
 use super::problem::Problem;
@@ -30,7 +35,6 @@ pub(crate) async fn json_or_default<T: DeserializeOwned + Default>(
     request: Request<Incoming>,
     patience: Duration,
 ) -> Result<T, Problem> {
-    use hyper::body::Body;
     if request.body().is_end_stream() && !request.headers().contains_key(header::CONTENT_TYPE) {
         return Ok(T::default());
     }
@@ -46,10 +50,10 @@ pub(crate) async fn text(request: Request<Incoming>, patience: Duration) -> Resu
     if !is_utf8_text(request.headers()) {
         return Err(Problem::NotText);
     }
-    String::from_utf8(whole(request, MAX_TEXT, patience).await?).map_err(|error| not_utf8(error.utf8_error()))
+    String::from_utf8(whole(request, MAX_TEXT, patience).await?.into()).map_err(|error| not_utf8(error.utf8_error()))
 }
 
-async fn whole(request: Request<Incoming>, limit: usize, patience: Duration) -> Result<Vec<u8>, Problem> {
+async fn whole(request: Request<Incoming>, limit: usize, patience: Duration) -> Result<Bytes, Problem> {
     let mut body = request.into_body();
     let read = async {
         let mut whole = Vec::new();
@@ -60,9 +64,13 @@ async fn whole(request: Request<Incoming>, limit: usize, patience: Duration) -> 
             if whole.len() + data.len() > limit {
                 return Err(Problem::TooLarge { limit });
             }
+            // Most come in one piece.
+            if whole.is_empty() && body.is_end_stream() {
+                return Ok(data);
+            }
             whole.extend_from_slice(&data);
         }
-        Ok(whole)
+        Ok(whole.into())
     };
     tokio::time::timeout(patience, read).await.unwrap_or(Err(Problem::TooSlow))
 }

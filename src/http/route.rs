@@ -136,8 +136,7 @@ fn output(names: &Names<'_>) -> Result<ControlRoute, Problem> {
 
 /// Reads a path of the control listener; says too what may be asked there, as an `Allow` header.
 pub(crate) fn control(path: &str) -> Result<(ControlRoute, &'static str), Problem> {
-    let segments = Segments::of(path)?;
-    let segments = segments.as_strs();
+    let Segments(segments) = Segments::of(path)?;
     let found = CONTROL.iter().find_map(|sort| Some((sort, Names::of(sort.template, &segments)?)));
     let (sort, names) = found.ok_or(Problem::NoSuchPath)?;
     Ok(((sort.read)(&names)?, sort.methods))
@@ -153,7 +152,7 @@ struct Names<'a> {
 
 impl<'a> Names<'a> {
     /// None: the path is not of that template.
-    fn of(template: &[&str], segments: &[&'a str]) -> Option<Self> {
+    fn of(template: &[&str], segments: &'a [Cow<'_, str>]) -> Option<Self> {
         if template.len() != segments.len() {
             return None;
         }
