@@ -154,12 +154,6 @@ impl FromStr for TaskId {
     }
 }
 
-impl fmt::Display for TaskId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}-{}", self.kind, self.number)
-    }
-}
-
 /// Why a text is not a [`TaskId`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a task id is a kind, '-' and a number from 1, such as bash-1")]
@@ -196,14 +190,16 @@ impl fmt::Display for Scope {
     }
 }
 
+impl TaskId {
+    /// `<kind>-<n>`.
+    fn text(&self) -> String {
+        [self.kind.as_str(), "-", itoa::Buffer::new().format(self.number.get())].concat()
+    }
+}
+
 /// Text in and out for the two names that are nothing but checked text.
 macro_rules! text {
     ($name:ident, $error:ident) => {
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(&self.0)
-            }
-        }
         impl FromStr for $name {
             type Err = $error;
             fn from_str(text: &str) -> Result<Self, $error> {
@@ -217,7 +213,12 @@ text!(Kind, InvalidKind);
 
 /// What `serde` and `{:?}` need, the same for all three.
 macro_rules! as_text {
-    ($($name:ident, $error:ident;)*) => {$(
+    ($($name:ident, $text:ident, $error:ident;)*) => {$(
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.$text().as_ref())
+            }
+        }
         impl fmt::Debug for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 fmt::Display::fmt(self, f)
@@ -231,15 +232,15 @@ macro_rules! as_text {
         }
         impl Serialize for $name {
             fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.collect_str(self)
+                serializer.serialize_str(self.$text().as_ref())
             }
         }
     )*};
 }
 as_text! {
-    SessionId, InvalidSessionId;
-    Kind, InvalidKind;
-    TaskId, InvalidTaskId;
+    SessionId, as_str, InvalidSessionId;
+    Kind, as_str, InvalidKind;
+    TaskId, text, InvalidTaskId;
 }
 
 #[cfg(test)]

@@ -65,11 +65,13 @@ pub(crate) enum EventId<'a> {
 
 /// What comes before an unnamed event's data, which is one line of JSON.
 fn before_data(id: EventId<'_>) -> String {
-    match id {
-        EventId::Stamp(at) => format!("id: {at}\ndata: "),
-        EventId::Opaque(id) => format!("id: {id}\ndata: "),
-        EventId::Reset => "id:\ndata: ".to_owned(),
-    }
+    let mut stamp = itoa::Buffer::new();
+    let id = match id {
+        EventId::Stamp(UnixMillis(at)) => [" ", stamp.format(at)],
+        EventId::Opaque(id) => [" ", id],
+        EventId::Reset => ["", ""],
+    };
+    ["id:", id[0], id[1], "\ndata: "].concat()
 }
 
 /// What comes after it: the line's end, and the blank line that ends the event.

@@ -129,7 +129,9 @@ fn without_position(error: &serde_json::Error) -> String {
 }
 
 fn is_json(headers: &HeaderMap) -> bool {
-    content_type(headers).is_some_and(|(essence, _)| essence.eq_ignore_ascii_case("application/json"))
+    // As nearly everybody spells it, first of all.
+    headers.get(header::CONTENT_TYPE).is_some_and(|value| value == "application/json")
+        || content_type(headers).is_some_and(|(essence, _)| essence.eq_ignore_ascii_case("application/json"))
 }
 
 /// US-ASCII is UTF-8 too, and no charset says nothing.
