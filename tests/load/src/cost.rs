@@ -62,7 +62,7 @@ const SCENARIOS: &[Scenario] = &[
         bounds: [
             // One for each reader, and one in 200 is the answer to the producer.
             &[most("sends", 1.02), most("other system calls", 0.1)],
-            &[most("instructions", 600.0)],
+            &[most("instructions", 530.0)],
             &[most("allocations", 0.2), most("allocations kept", 0.005)],
         ],
     },
@@ -73,8 +73,8 @@ const SCENARIOS: &[Scenario] = &[
         many: 1_050,
         bounds: [
             &[most("sends", 1.05), most("other system calls", 4.0)],
-            &[most("instructions", 33_000.0)],
-            &[most("allocations", 17.0), most("allocations kept", 0.02)],
+            &[most("instructions", 30_000.0)],
+            &[most("allocations", 16.5), most("allocations kept", 0.02)],
         ],
     },
     Scenario {
@@ -84,8 +84,8 @@ const SCENARIOS: &[Scenario] = &[
         many: 1_050,
         bounds: [
             &[most("sends", 2.1), most("other system calls", 8.0)],
-            &[most("instructions", 80_000.0)],
-            &[most("allocations", 48.0), most("allocations kept", 0.05)],
+            &[most("instructions", 75_000.0)],
+            &[most("allocations", 47.0), most("allocations kept", 0.05)],
         ],
     },
 ];
