@@ -37,9 +37,9 @@ use crate::{
     clock::{Clock, UnixMillis},
     id::SessionId,
     registry::{ListenerGuard, TaskObserver},
-    row::{self, Row},
     sse::{ChunkedEvent, EventId},
     sync::lock,
+    task::row::{self, Row},
 };
 
 /// A frame that is older than this when it is sent gets the time of now.

@@ -199,7 +199,6 @@ mod output;
 mod overview;
 pub mod producer;
 mod registry;
-mod row;
 pub mod server;
 pub mod shutdown;
 pub mod spill;

@@ -3,14 +3,16 @@
 //! Promise: a record goes `running` → (`stopping` →) one of three ends, and never back.
 //! Never here: who owns the record's lock, who is told, and the time, which comes in as an argument.
 
+pub(crate) mod row;
+
 use std::{cell::OnceCell, fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
+use self::row::Row;
 use crate::{
     clock::UnixMillis,
     id::{Kind, TaskId},
-    row::Row,
 };
 
 /// What a task is called: for a shell the raw command. 1 to [`Label::MAX_BYTES`] bytes, and not

@@ -35,9 +35,8 @@ use crate::{
         AccessError, Finished, LaunchError, Launched, Producer, Registry, Stop, StopError, StopReason, TaskHandle,
         Update,
     },
-    row::Row,
     sync::lock,
-    task::TaskView,
+    task::{TaskView, row::Row},
 };
 
 /// Keeps the external tasks of one registry and their leases. Clones are the same keeper.

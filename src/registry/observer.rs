@@ -5,8 +5,7 @@ use std::{fmt, sync::Arc};
 use super::{ListenerGuard, Shared, lock};
 use crate::{
     id::SessionId,
-    row::Row,
-    task::{Task, TaskView},
+    task::{Task, TaskView, row::Row},
 };
 
 /// Can list one session's tasks and subscribe, and nothing else.

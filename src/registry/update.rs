@@ -3,10 +3,7 @@
 use std::sync::Arc;
 
 use super::{TaskHandle, lock};
-use crate::{
-    row::Row,
-    task::{Detail, End, Label, Outcome, TaskView},
-};
+use crate::task::{Detail, End, Label, Outcome, TaskView, row::Row};
 
 /// A change to a live task. What is none stays as it is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

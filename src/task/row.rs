@@ -7,7 +7,8 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
-use crate::{sse, task::TaskView};
+use super::TaskView;
+use crate::sse;
 
 /// One row of a list.
 #[derive(Debug)]
