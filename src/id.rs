@@ -136,6 +136,11 @@ impl TaskId {
     pub fn kind(&self) -> &Kind {
         &self.kind
     }
+
+    /// The number behind the kind.
+    pub(crate) fn number(&self) -> NonZeroU64 {
+        self.number
+    }
 }
 
 impl FromStr for TaskId {

@@ -30,6 +30,19 @@ pub(crate) fn json_line(value: &impl Serialize) -> Bytes {
     json.into()
 }
 
+/// Appends a text as a JSON string, as [`json_line`] writes it.
+pub(crate) fn push_string(json: &mut Vec<u8>, text: &str) {
+    // Most text has none. A fold does not stop at the first, so that many bytes are looked at together.
+    let escapes = |byte: u8| matches!(byte, ..b' ' | b'"' | b'\\' | b'\x7f'..);
+    if text.bytes().fold(0, |any, byte| any | u8::from(escapes(byte))) == 0 {
+        json.push(b'"');
+        json.extend_from_slice(text.as_bytes());
+        json.push(b'"');
+    } else {
+        json.extend_from_slice(&json_line(&text));
+    }
+}
+
 struct OneLine(CompactFormatter);
 
 impl Formatter for OneLine {

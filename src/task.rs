@@ -126,15 +126,21 @@ impl Status {
     }
 }
 
-impl fmt::Display for Status {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+impl Status {
+    fn as_str(self) -> &'static str {
+        match self {
             Self::Running => "running",
             Self::Stopping => "stopping",
             Self::Completed => "completed",
             Self::Killed => "killed",
             Self::Failed => "failed",
-        })
+        }
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
     }
 }
 

@@ -13,7 +13,7 @@
 //! Why not a task for each stream: tokio then queues, polls and parks one task for each delivery, and
 //! three futures within it (the shutdown, the socket's readiness, the session's news). Counted at 200
 //! readers, each with its share of the change, that was 3,700 instructions beside the kernel's `send`,
-//! and 2,400 bytes a stream; this is 420 instructions (`scripts/test-cost` holds them) and 376 bytes. The
+//! and 2,400 bytes a stream; this is 400 instructions (`scripts/test-cost` holds them) and 376 bytes. The
 //! sockets are in an epoll of their own because tokio has a record of each of its, and asks it at each
 //! send. tokio waits for that epoll as for any descriptor, so that this is a task like any other, on
 //! whichever runtime.

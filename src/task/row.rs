@@ -25,8 +25,40 @@ impl Row {
 
     /// The same as JSON.
     pub(crate) fn json(&self) -> &Bytes {
-        self.json.get_or_init(|| sse::json_line(&self.task))
+        self.json.get_or_init(|| write_row(&self.task).into())
     }
+}
+
+/// The same JSON as [`sse::json_line`] writes, in a quarter of the instructions: every change pays for it.
+fn write_row(task: &TaskView) -> Vec<u8> {
+    // Named one by one, so that none is forgotten when another comes.
+    let TaskView { id, kind, label, status, detail, started_at, finished_at } = task;
+    let mut number = itoa::Buffer::new();
+    let mut json = Vec::with_capacity(200 + label.as_str().len() + detail.as_ref().map_or(0, |detail| detail.len()));
+    json.extend_from_slice(b"{\"id\":\"");
+    // Neither an id nor a kind nor a status has anything to escape.
+    json.extend_from_slice(id.kind().as_str().as_bytes());
+    json.push(b'-');
+    json.extend_from_slice(number.format(id.number().get()).as_bytes());
+    json.extend_from_slice(b"\",\"kind\":\"");
+    json.extend_from_slice(kind.as_str().as_bytes());
+    json.extend_from_slice(b"\",\"label\":");
+    sse::push_string(&mut json, label.as_str());
+    json.extend_from_slice(b",\"status\":\"");
+    json.extend_from_slice(status.as_str().as_bytes());
+    json.push(b'"');
+    if let Some(detail) = detail {
+        json.extend_from_slice(b",\"detail\":");
+        sse::push_string(&mut json, detail);
+    }
+    json.extend_from_slice(b",\"startedAt\":");
+    json.extend_from_slice(number.format(started_at.0).as_bytes());
+    if let Some(finished_at) = finished_at {
+        json.extend_from_slice(b",\"finishedAt\":");
+        json.extend_from_slice(number.format(finished_at.0).as_bytes());
+    }
+    json.push(b'}');
+    json
 }
 
 impl From<TaskView> for Row {
@@ -65,6 +97,8 @@ pub(crate) fn write_list(rows: &[Arc<Row>], json: &mut Vec<u8>) {
 mod tests {
     use std::num::NonZeroU64;
 
+    use proptest::prelude::*;
+
     use super::*;
     use crate::{
         clock::UnixMillis,
@@ -94,6 +128,28 @@ mod tests {
             write_list(&rows, &mut json);
             assert_eq!(json, sse::json_line(&tasks));
             assert_eq!(json.len(), list_length(&rows));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_row_is_the_json_of_its_task(
+            number in 1_u64..,
+            label in "[ -~\u{0}-\u{20}\u{7f}-\u{a0}\u{2020}-\u{2030}\u{1f600}]{0,40}",
+            detail in proptest::option::of("[ -~]{0,40}|\\PC{0,20}"),
+            status in prop::sample::select(vec![
+                Status::Running, Status::Stopping, Status::Completed, Status::Killed, Status::Failed,
+            ]),
+            finished_at in proptest::option::of(any::<u64>()),
+        ) {
+            let task = TaskView {
+                status,
+                detail: detail.map(Into::into),
+                finished_at: finished_at.map(UnixMillis),
+                ..task(number, &format!("x{label}"))
+            };
+            let row = Row::from(task);
+            prop_assert_eq!(row.json(), &sse::json_line(row.task()));
         }
     }
 

@@ -73,8 +73,8 @@ const SCENARIOS: &[Scenario] = &[
         many: 1_050,
         bounds: [
             &[most("sends", 1.05), most("other system calls", 4.0)],
-            &[most("instructions", 30_000.0)],
-            &[most("allocations", 16.5), most("allocations kept", 0.02)],
+            &[most("instructions", 26_500.0)],
+            &[most("allocations", 15.5), most("allocations kept", 0.02)],
         ],
     },
     Scenario {
@@ -84,8 +84,8 @@ const SCENARIOS: &[Scenario] = &[
         many: 1_050,
         bounds: [
             &[most("sends", 2.1), most("other system calls", 8.0)],
-            &[most("instructions", 75_000.0)],
-            &[most("allocations", 47.0), most("allocations kept", 0.05)],
+            &[most("instructions", 72_000.0)],
+            &[most("allocations", 46.0), most("allocations kept", 0.05)],
         ],
     },
 ];
