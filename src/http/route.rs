@@ -7,14 +7,15 @@ use std::borrow::Cow;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
+use self::Part::{Session, Task, Terminal, Word};
 use super::problem::Problem;
 use crate::{
     hub::MAX_SESSIONS,
     id::{InvalidSessionId, Scope, SessionId, TaskId, TerminalId},
 };
 
-/// As many as a longest path has that means something.
-const USUAL_SEGMENTS: usize = 5;
+/// The most segments of a path that means something.
+const MAX_SEGMENTS: usize = 5;
 
 /// What a browser may ask for.
 #[derive(Debug, PartialEq, Eq)]
@@ -57,7 +58,8 @@ pub(crate) enum TerminalRoute {
 /// Reads a path of the browsers' listener.
 pub(crate) fn observe(path: &str) -> Result<ObserveRoute, Problem> {
     let segments = Segments::of(path)?;
-    match segments.as_strs().as_slice() {
+    let names = segments.decoded.each_ref().map(AsRef::as_ref);
+    match names.get(..segments.count).unwrap_or_default() {
         [""] => Ok(ObserveRoute::Page),
         ["widget", file] => Ok(ObserveRoute::Widget((*file).to_owned())),
         ["favicon.ico"] => Ok(ObserveRoute::Icon),
@@ -69,45 +71,56 @@ pub(crate) fn observe(path: &str) -> Result<ObserveRoute, Problem> {
 
 /// One sort of path of the control API. The router is the table of these.
 struct Sort {
-    /// Its segments; one in braces stands for any.
-    template: &'static [&'static str],
+    template: &'static [Part],
     /// What may be asked there, as an `Allow` header says it.
     methods: &'static str,
     read: fn(&Names<'_>) -> Result<ControlRoute, Problem>,
 }
 
+/// What a segment of a path is.
+#[derive(Debug, Clone, Copy)]
+enum Part {
+    /// Always this.
+    Word(&'static str),
+    Session,
+    Task,
+    Terminal,
+}
+
 /// Every path of the control API. `openapi.json` describes each, and a test holds the two together.
 const CONTROL: &[Sort] = &[
-    sort(&["openapi.json"], "GET, HEAD", |_| Ok(ControlRoute::Document)),
-    sort(&["healthz"], "GET", |_| Ok(ControlRoute::Healthz)),
-    sort(&["readyz"], "GET", |_| Ok(ControlRoute::Readyz)),
-    sort(&["metrics"], "GET, HEAD", |_| Ok(ControlRoute::Metrics)),
-    sort(&["mux"], "GET, HEAD", |_| Ok(ControlRoute::Mux)),
-    sort(&["done"], "GET, HEAD", done),
-    sort(&["tasks"], "GET, HEAD, POST", tasks),
-    sort(&["tasks", "{task}"], "GET, PATCH", task),
-    sort(&["tasks", "{task}", "kill"], "POST", kill),
-    sort(&["tasks", "{task}", "output"], "GET, POST", output),
-    sort(&["sessions", "{session}"], "DELETE", |names| Ok(ControlRoute::Owner(names.session()?))),
-    sort(&["sessions", "{session}", "done"], "GET, HEAD", done),
-    sort(&["sessions", "{session}", "tasks"], "GET, HEAD, POST", tasks),
-    sort(&["sessions", "{session}", "tasks", "{task}"], "GET, PATCH", task),
-    sort(&["sessions", "{session}", "tasks", "{task}", "kill"], "POST", kill),
-    sort(&["sessions", "{session}", "tasks", "{task}", "output"], "GET, POST", output),
-    sort(&["sessions", "{session}", "terminals"], "GET, POST", |names| names.terminals(|_| Ok(TerminalRoute::All))),
-    sort(&["sessions", "{session}", "terminals", "{terminal}"], "GET, DELETE", |names| {
+    sort(&[Word("openapi.json")], "GET, HEAD", |_| Ok(ControlRoute::Document)),
+    sort(&[Word("healthz")], "GET", |_| Ok(ControlRoute::Healthz)),
+    sort(&[Word("readyz")], "GET", |_| Ok(ControlRoute::Readyz)),
+    sort(&[Word("metrics")], "GET, HEAD", |_| Ok(ControlRoute::Metrics)),
+    sort(&[Word("mux")], "GET, HEAD", |_| Ok(ControlRoute::Mux)),
+    sort(&[Word("done")], "GET, HEAD", done),
+    sort(&[Word("tasks")], "GET, HEAD, POST", tasks),
+    sort(&[Word("tasks"), Task], "GET, PATCH", task),
+    sort(&[Word("tasks"), Task, Word("kill")], "POST", kill),
+    sort(&[Word("tasks"), Task, Word("output")], "GET, POST", output),
+    sort(&[Word("sessions"), Session], "DELETE", |names| Ok(ControlRoute::Owner(names.session()?))),
+    sort(&[Word("sessions"), Session, Word("done")], "GET, HEAD", done),
+    sort(&[Word("sessions"), Session, Word("tasks")], "GET, HEAD, POST", tasks),
+    sort(&[Word("sessions"), Session, Word("tasks"), Task], "GET, PATCH", task),
+    sort(&[Word("sessions"), Session, Word("tasks"), Task, Word("kill")], "POST", kill),
+    sort(&[Word("sessions"), Session, Word("tasks"), Task, Word("output")], "GET, POST", output),
+    sort(&[Word("sessions"), Session, Word("terminals")], "GET, POST", |names| {
+        names.terminals(|_| Ok(TerminalRoute::All))
+    }),
+    sort(&[Word("sessions"), Session, Word("terminals"), Terminal], "GET, DELETE", |names| {
         names.terminals(|names| Ok(TerminalRoute::One(names.terminal()?)))
     }),
-    sort(&["sessions", "{session}", "terminals", "{terminal}", "send"], "POST", |names| {
+    sort(&[Word("sessions"), Session, Word("terminals"), Terminal, Word("send")], "POST", |names| {
         names.terminals(|names| Ok(TerminalRoute::Send(names.terminal()?)))
     }),
-    sort(&["sessions", "{session}", "terminals", "{terminal}", "resize"], "POST", |names| {
+    sort(&[Word("sessions"), Session, Word("terminals"), Terminal, Word("resize")], "POST", |names| {
         names.terminals(|names| Ok(TerminalRoute::Resize(names.terminal()?)))
     }),
 ];
 
 const fn sort(
-    template: &'static [&'static str],
+    template: &'static [Part],
     methods: &'static str,
     read: fn(&Names<'_>) -> Result<ControlRoute, Problem>,
 ) -> Sort {
@@ -136,13 +149,13 @@ fn output(names: &Names<'_>) -> Result<ControlRoute, Problem> {
 
 /// Reads a path of the control listener; says too what may be asked there, as an `Allow` header.
 pub(crate) fn control(path: &str) -> Result<(ControlRoute, &'static str), Problem> {
-    let Segments(segments) = Segments::of(path)?;
-    let found = CONTROL.iter().find_map(|sort| Some((sort, Names::of(sort.template, &segments)?)));
+    let segments = Segments::of(path)?;
+    let found = CONTROL.iter().find_map(|sort| Some((sort, Names::of(sort.template, segments.as_slice())?)));
     let (sort, names) = found.ok_or(Problem::NoSuchPath)?;
     Ok(((sort.read)(&names)?, sort.methods))
 }
 
-/// What stands in a path where its template has braces.
+/// What a path names.
 #[derive(Default)]
 struct Names<'a> {
     session: Option<&'a str>,
@@ -152,18 +165,18 @@ struct Names<'a> {
 
 impl<'a> Names<'a> {
     /// None: the path is not of that template.
-    fn of(template: &[&str], segments: &'a [Cow<'_, str>]) -> Option<Self> {
+    fn of(template: &[Part], segments: &'a [Cow<'_, str>]) -> Option<Self> {
         if template.len() != segments.len() {
             return None;
         }
         let mut names = Self::default();
-        for (expected, segment) in template.iter().zip(segments) {
-            match *expected {
-                "{session}" => names.session = Some(segment),
-                "{task}" => names.task = Some(segment),
-                "{terminal}" => names.terminal = Some(segment),
-                literal if literal == *segment => {}
-                _ => return None,
+        for (part, segment) in template.iter().zip(segments) {
+            match *part {
+                Word(word) if word == *segment => {}
+                Word(_) => return None,
+                Session => names.session = Some(segment),
+                Task => names.task = Some(segment),
+                Terminal => names.terminal = Some(segment),
             }
         }
         Some(names)
@@ -240,20 +253,35 @@ pub fn owner_path(session: &SessionId) -> String {
 /// All but RFC 3986's unreserved characters (§2.3).
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-struct Segments<'a>(Vec<Cow<'a, str>>);
+/// A path, segment by segment.
+#[derive(Default)]
+struct Segments<'a> {
+    decoded: [Cow<'a, str>; MAX_SEGMENTS],
+    count: usize,
+}
 
 impl<'a> Segments<'a> {
     fn of(path: &'a str) -> Result<Self, Problem> {
-        let path = path.strip_prefix('/').ok_or(Problem::NoSuchPath)?;
-        let mut segments = Vec::with_capacity(USUAL_SEGMENTS);
-        for segment in path.split('/') {
-            segments.push(if segment.contains('%') { decoded(segment, segments.len())? } else { segment.into() });
+        let mut rest = path.strip_prefix('/').ok_or(Problem::NoSuchPath)?;
+        let mut segments = Self::default();
+        let escapes = path.contains('%');
+        loop {
+            // A byte of that value is that character, wherever it stands in UTF-8.
+            let end = rest.bytes().position(|byte| byte == b'/');
+            let (segment, more) = rest.split_at(end.unwrap_or(rest.len()));
+            let at = segments.count;
+            let place = segments.decoded.get_mut(at).ok_or(Problem::NoSuchPath)?;
+            *place = if escapes { decoded(segment, at)? } else { segment.into() };
+            segments.count += 1;
+            match more.strip_prefix('/') {
+                Some(more) => rest = more,
+                None => return Ok(segments),
+            }
         }
-        Ok(Self(segments))
     }
 
-    fn as_strs(&self) -> Vec<&str> {
-        self.0.iter().map(AsRef::as_ref).collect()
+    fn as_slice(&self) -> &[Cow<'a, str>] {
+        self.decoded.get(..self.count).unwrap_or_default()
     }
 }
 
@@ -331,6 +359,16 @@ mod tests {
         super::control(path).map(|(route, _)| route)
     }
 
+    /// As an `OpenAPI` document writes it.
+    fn written(part: Part) -> &'static str {
+        match part {
+            Word(word) => word,
+            Session => "{session}",
+            Task => "{task}",
+            Terminal => "{terminal}",
+        }
+    }
+
     #[test]
     fn the_document_describes_each_path_and_method_and_no_other() {
         let document: serde_json::Value = serde_json::from_str(include_str!("openapi.json")).unwrap();
@@ -342,7 +380,8 @@ mod tests {
         let routed: BTreeSet<_> = CONTROL
             .iter()
             .flat_map(|sort| {
-                sort.methods.split(", ").map(|method| (format!("/{}", sort.template.join("/")), method.to_lowercase()))
+                let segments: String = sort.template.iter().flat_map(|part| ["/", written(*part)]).collect();
+                sort.methods.split(", ").map(move |method| (segments.clone(), method.to_lowercase()))
             })
             .collect();
         assert_eq!(documented, routed);
@@ -376,5 +415,7 @@ mod tests {
         assert!(matches!(control("/sessions/a/terminals/bash-1"), Err(Problem::UnknownTerminal(_))));
         assert!(matches!(control("/terminals"), Err(Problem::NoSuchPath)));
         assert!(matches!(control("/sessions/a/tasks/bash-1/eat"), Err(Problem::NoSuchPath)));
+        assert!(matches!(control("/sessions/a/tasks/bash-1/kill/it"), Err(Problem::NoSuchPath)));
+        assert!(matches!(control(&"/%61".repeat(1_000)), Err(Problem::NoSuchPath)));
     }
 }
