@@ -27,8 +27,8 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
+use self::lease::{External, Patience, Tasks, killed};
 pub use self::lease::{InvalidLease, Lease};
-use self::lease::{Patience, Tasks, killed};
 use crate::{
     id::{Scope, TaskId},
     registry::{
@@ -86,8 +86,8 @@ impl Externals {
     /// # Errors
     /// See [`HearError`].
     pub fn hear(&self, registry: &Registry, caller: &Scope, id: &TaskId) -> Result<Word, HearError> {
-        if let Some(task) = lock(&self.shared.tasks).begin_word(caller, id) {
-            return Ok(Word { shared: Arc::clone(&self.shared), task });
+        if let Some(external) = lock(&self.shared.tasks).begin_word(caller, id) {
+            return Ok(Word { shared: Arc::clone(&self.shared), external });
         }
         // Looked at after the live ones, so that one which ended in between is not taken for another kind.
         let ended = registry.get(caller, id)?.status.is_terminal();
@@ -110,9 +110,9 @@ impl Externals {
                 () = self.shared.earlier.notified() => continue,
             }
             let silent = lock(&self.shared.tasks).silent(Instant::now());
-            for (task, outcome) in silent {
-                task.settle(outcome);
-                self.shared.forget(task.id());
+            for (external, outcome) in silent {
+                external.handle().settle(outcome);
+                self.shared.forget(external.handle().id());
             }
         }
     }
@@ -127,7 +127,7 @@ impl fmt::Debug for Externals {
 /// Something that a producer says about its live task. Renews the lease, whatever it is.
 pub struct Word {
     shared: Arc<Shared>,
-    task: Arc<TaskHandle>,
+    external: Arc<External>,
 }
 
 impl Word {
@@ -141,10 +141,10 @@ impl Word {
 
     /// The same; returns the task as all who look share it.
     pub(crate) fn report(&self, update: Update) -> Result<Arc<Row>, HearError> {
-        let ends = update.end.is_some();
-        let updated = self.task.report(update).map_err(|Finished| HearError::Finished(self.task.id().clone()));
+        let (ends, task) = (update.end.is_some(), self.external.handle());
+        let updated = task.report(update).map_err(|Finished| HearError::Finished(task.id().clone()));
         if ends && updated.is_ok() {
-            self.shared.forget(self.task.id());
+            self.shared.forget(task.id());
         }
         updated
     }
@@ -154,22 +154,23 @@ impl Word {
     /// # Errors
     /// When the task has ended meanwhile.
     pub async fn append(&self, text: &str) -> Result<(), HearError> {
-        self.task.room().await;
+        let task = self.external.handle();
+        task.room().await;
         self.report(Update::default())?;
-        self.task.append(text.as_bytes());
+        task.append(text.as_bytes());
         Ok(())
     }
 }
 
 impl Drop for Word {
     fn drop(&mut self) {
-        lock(&self.shared.tasks).end_word(self.task.id(), Instant::now());
+        self.external.end_word(Instant::now());
     }
 }
 
 impl fmt::Debug for Word {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Word").field(&self.task.id()).finish()
+        f.debug_tuple("Word").field(self.external.handle().id()).finish()
     }
 }
 
@@ -250,8 +251,8 @@ impl Shared {
                 self.ring_if_first(&tasks, id);
             }
             StopReason::Shutdown => {
-                let Some(task) = lock(&self.tasks).remove(id) else { return };
-                task.settle(killed(reason));
+                let Some(external) = lock(&self.tasks).remove(id) else { return };
+                external.handle().settle(killed(reason));
             }
         }
     }

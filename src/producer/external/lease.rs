@@ -1,8 +1,8 @@
-//! Leases and other deadlines: plain data, without a timer, a listener or a lock.
+//! Leases and other deadlines: plain data, without a timer or a listener.
 
 use std::{
     collections::{BTreeSet, HashMap},
-    sync::Arc,
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use crate::{
     id::{Scope, TaskId},
     registry::{StopReason, TaskHandle},
+    sync::lock,
     task::{End, Outcome},
     whole::Whole,
 };
@@ -56,124 +57,136 @@ pub struct InvalidLease {
 
 #[derive(Default)]
 pub(super) struct Tasks {
-    live: HashMap<TaskId, External>,
-    /// Each live task that has a deadline, once, the earliest first.
-    deadlines: Deadlines,
+    live: HashMap<TaskId, Arc<External>>,
+    /// When each live task that has a deadline is looked at, once, the earliest first.
+    looks: BTreeSet<(Instant, TaskId)>,
 }
 
-type Deadlines = BTreeSet<(Instant, TaskId)>;
-
-struct External {
-    handle: Arc<TaskHandle>,
+/// A live task.
+pub(super) struct External {
+    handle: TaskHandle,
     lease: Option<Lease>,
-    deadline: Option<Instant>,
+    /// Locked after the tasks, or without them.
+    standing: Mutex<Standing>,
+}
+
+struct Standing {
     patience: Patience,
+    /// When its producer had last spoken.
+    heard: Instant,
     /// Words that are arriving.
     words: usize,
+    /// When it is looked at: at its deadline or before. A word moves the deadline on, and not this.
+    look_at: Option<Instant>,
 }
 
-/// What happens at a task's deadline.
+/// What a task is given yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Patience {
-    /// One more look.
+    /// Its lease.
     Lease,
-    /// The lease has run out.
+    /// One more moment after the end of the lease.
     LastCall,
     /// The session is over, and no word but an end counts any more.
     Farewell,
 }
 
+/// What is found of a task when it is looked at.
+enum Found {
+    /// It is to be looked at again.
+    Waits(Patience, Instant),
+    Silent(Outcome),
+}
+
 impl External {
-    /// Gives the task all its lease again. One whose session is over has none any more.
-    fn renew(&mut self, now: Instant, deadlines: &mut Deadlines) {
-        if let Some(Lease(lease)) = self.lease
-            && self.patience != Patience::Farewell
-        {
-            self.set(Patience::Lease, now + lease, deadlines);
-        }
+    pub(super) fn handle(&self) -> &TaskHandle {
+        &self.handle
     }
 
-    fn set(&mut self, patience: Patience, at: Instant, deadlines: &mut Deadlines) {
-        let id = self.handle.id();
-        self.patience = patience;
-        if let Some(before) = self.deadline.replace(at) {
-            deadlines.remove(&(before, id.clone()));
+    /// A word has arrived: the task has all its lease again. One whose session is over has none any more.
+    pub(super) fn end_word(&self, now: Instant) {
+        let mut standing = lock(&self.standing);
+        standing.words -= 1;
+        standing.heard = now;
+    }
+
+    fn look(&self, standing: &Standing, now: Instant) -> Found {
+        match (standing.patience, self.lease) {
+            (Patience::Farewell, _) => Found::Silent(killed(&StopReason::OwnerDisposed)),
+            (_, Some(Lease(lease))) if standing.words > 0 => Found::Waits(Patience::Lease, now + lease),
+            // Whatever it was given: a word may have come since.
+            (_, Some(Lease(lease))) if standing.heard + lease > now => {
+                Found::Waits(Patience::Lease, standing.heard + lease)
+            }
+            (Patience::Lease, _) => Found::Waits(Patience::LastCall, now + LAST_CALL),
+            (Patience::LastCall, lease) => {
+                let seconds = lease.map_or(0.0, |Lease(lease)| lease.as_secs_f64());
+                Found::Silent(
+                    Outcome::new(End::Failed).with_detail(format!("no word from its producer for {seconds} s")),
+                )
+            }
         }
-        deadlines.insert((at, id.clone()));
     }
 }
 
 impl Tasks {
-    pub(super) fn add(&mut self, task: TaskHandle, lease: Option<Lease>, now: Instant) {
-        let id = task.id().clone();
-        let mut external =
-            External { handle: Arc::new(task), lease, deadline: None, patience: Patience::Lease, words: 0 };
-        external.renew(now, &mut self.deadlines);
-        self.live.insert(id, external);
+    pub(super) fn add(&mut self, handle: TaskHandle, lease: Option<Lease>, now: Instant) {
+        let id = handle.id().clone();
+        let standing = Standing { patience: Patience::Lease, heard: now, words: 0, look_at: None };
+        let external = External { handle, lease, standing: Mutex::new(standing) };
+        self.live.insert(id.clone(), Arc::new(external));
+        if let Some(Lease(lease)) = lease {
+            self.set(&id, Patience::Lease, now + lease);
+        }
     }
 
-    /// The earliest deadline.
+    /// When the next is looked at.
     pub(super) fn next(&self) -> Option<&(Instant, TaskId)> {
-        self.deadlines.first()
+        self.looks.first()
     }
 
     /// A producer begins to speak of a live task that it may see.
-    pub(super) fn begin_word(&mut self, caller: &Scope, id: &TaskId) -> Option<Arc<TaskHandle>> {
-        let external = self.live.get_mut(id).filter(|external| external.handle.is_seen_by(caller))?;
-        external.words += 1;
-        Some(Arc::clone(&external.handle))
+    pub(super) fn begin_word(&self, caller: &Scope, id: &TaskId) -> Option<Arc<External>> {
+        let external = self.live.get(id).filter(|external| external.handle.is_seen_by(caller))?;
+        lock(&external.standing).words += 1;
+        Some(Arc::clone(external))
     }
 
-    /// It has spoken.
-    pub(super) fn end_word(&mut self, id: &TaskId, now: Instant) {
-        if let Some(external) = self.live.get_mut(id) {
-            external.words -= 1;
-            external.renew(now, &mut self.deadlines);
-        }
-    }
-
-    /// How many tasks and how many deadlines there are.
+    /// How many tasks there are, and how many that are looked at.
     pub(super) fn size(&self) -> (usize, usize) {
-        (self.live.len(), self.deadlines.len())
+        (self.live.len(), self.looks.len())
     }
 
     pub(super) fn set(&mut self, id: &TaskId, patience: Patience, at: Instant) {
-        if let Some(external) = self.live.get_mut(id) {
-            external.set(patience, at, &mut self.deadlines);
+        let Some(external) = self.live.get(id) else { return };
+        let mut standing = lock(&external.standing);
+        standing.patience = patience;
+        if let Some(before) = standing.look_at.replace(at) {
+            self.looks.remove(&(before, id.clone()));
         }
+        self.looks.insert((at, id.clone()));
     }
 
-    pub(super) fn remove(&mut self, id: &TaskId) -> Option<Arc<TaskHandle>> {
+    pub(super) fn remove(&mut self, id: &TaskId) -> Option<Arc<External>> {
         let external = self.live.remove(id)?;
-        if let Some(deadline) = external.deadline {
-            self.deadlines.remove(&(deadline, id.clone()));
+        if let Some(look_at) = lock(&external.standing).look_at {
+            self.looks.remove(&(look_at, id.clone()));
         }
-        Some(external.handle)
+        Some(external)
     }
 
     /// The tasks whose time is over at `now`, and how they end. They stay here until they have
     /// ended, so that a word which comes meanwhile finds them.
-    pub(super) fn silent(&mut self, now: Instant) -> Vec<(Arc<TaskHandle>, Outcome)> {
-        let due: Vec<_> = self.deadlines.iter().take_while(|(at, _)| *at <= now).map(|(_, id)| id.clone()).collect();
+    pub(super) fn silent(&mut self, now: Instant) -> Vec<(Arc<External>, Outcome)> {
+        let due: Vec<_> = self.looks.iter().take_while(|(at, _)| *at <= now).map(|(_, id)| id.clone()).collect();
         let mut silent = Vec::new();
         for id in due {
-            let Some(external) = self.live.get_mut(&id) else { continue };
-            let outcome = match (external.patience, external.lease) {
-                (Patience::Lease | Patience::LastCall, _) if external.words > 0 => {
-                    external.renew(now, &mut self.deadlines);
-                    continue;
-                }
-                (Patience::Lease, _) => {
-                    external.set(Patience::LastCall, now + LAST_CALL, &mut self.deadlines);
-                    continue;
-                }
-                (Patience::LastCall, lease) => {
-                    let seconds = lease.map_or(0.0, |Lease(lease)| lease.as_secs_f64());
-                    Outcome::new(End::Failed).with_detail(format!("no word from its producer for {seconds} s"))
-                }
-                (Patience::Farewell, _) => killed(&StopReason::OwnerDisposed),
-            };
-            silent.push((Arc::clone(&external.handle), outcome));
+            let Some(external) = self.live.get(&id) else { continue };
+            let found = external.look(&lock(&external.standing), now);
+            match found {
+                Found::Waits(patience, at) => self.set(&id, patience, at),
+                Found::Silent(outcome) => silent.push((Arc::clone(external), outcome)),
+            }
         }
         silent
     }
