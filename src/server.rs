@@ -9,6 +9,7 @@
 //! - A flood of connections is answered that there are too many, and shuts nobody out who is in.
 //! - A peer that sends half a request, or stops reading, is dropped in bounded time.
 
+mod connection;
 mod connections;
 mod control_listener;
 mod control_socket;
@@ -19,14 +20,12 @@ use std::{
     net::{IpAddr, SocketAddr},
     num::NonZeroUsize,
     path::PathBuf,
-    pin::{Pin, pin},
+    pin::pin,
     sync::Arc,
-    task::Poll,
     time::Duration,
 };
 
-use hyper::{Request, body::Incoming, server::conn::http1, service::service_fn};
-use hyper_util::rt::TokioTimer;
+use hyper::{Request, body::Incoming, server::conn::http1};
 use socket2::SockRef;
 use tokio::{
     net::{TcpListener, TcpSocket},
@@ -37,6 +36,7 @@ use tokio_util::task::TaskTracker;
 
 pub(crate) use self::services::Services;
 use self::{
+    connection::{Side, connection},
     connections::{Places, accept},
     control_listener::{ControlListeners, ControlStream},
 };
@@ -51,11 +51,11 @@ use crate::{
         control::Control,
         fanout::{self, Engine, Fanout},
         gate::Gate,
-        handoff::{Answer, Handoff},
+        handoff::Answer,
         host::Hosts,
         observe::Observe,
         socket::Socket,
-        stream::{Begun, Stream, StreamPlan},
+        stream::{Begun, Stream},
     },
     registry::Registry,
     shutdown::{Phase, Shutdown, ShutdownTrigger},
@@ -207,13 +207,11 @@ impl Server {
         let unix_gate = Arc::new(Gate::of_unix());
         let tcp_gate = gate.map(Arc::new);
         let mut http = http1::Builder::new();
-        // One buffer a write: answers are small.
-        http.timer(TokioTimer::new())
-            .header_read_timeout(settings.request_timeout)
-            .max_buf_size(MAX_HEAD)
-            .writev(false);
+        // One buffer a write: answers are small. How long a request may take is ours to watch.
+        http.header_read_timeout(None).max_buf_size(MAX_HEAD).writev(false);
 
-        let connections = Connections { http, lists, open: TaskTracker::new(), shutdown: shutdown.clone() };
+        let patience = settings.request_timeout;
+        let connections = Connections { http, patience, lists, open: TaskTracker::new(), shutdown: shutdown.clone() };
         let mut writer = tokio::spawn(engine.run(shutdown.clone()));
         let most = settings.max_connections.unwrap_or_else(usual_connections);
         let (places, control_places) =
@@ -341,11 +339,11 @@ impl Side for Window {
         &self.traffic
     }
 
-    async fn answer(&self, request: Request<Incoming>) -> Answer {
-        match self.hosts.check(&request) {
+    async fn answer(&self, request: &mut Request<Incoming>) -> Answer {
+        match self.hosts.check(request) {
             Ok(()) => {
                 let client = Client::of(self.peer, request.headers(), &self.trusted_proxies);
-                self.observe.answer(&request, Some(client))
+                self.observe.answer(request, Some(client))
             }
             Err(problem) => Whole::from(problem).into(),
         }
@@ -365,23 +363,19 @@ impl Side for Door {
         &self.control.traffic
     }
 
-    async fn answer(&self, request: Request<Incoming>) -> Answer {
-        match self.gate.admit(&request, self.peer).await {
+    async fn answer(&self, request: &mut Request<Incoming>) -> Answer {
+        match self.gate.admit(request, self.peer).await {
             Ok(()) => self.control.answer(request).await,
             Err(problem) => Whole::from(problem).into(),
         }
     }
 }
 
-/// One of the two sides of the gateway, as one connection sees it.
-trait Side: Send + Sync + 'static {
-    fn traffic(&self) -> &Arc<Traffic>;
-    fn answer(&self, request: Request<Incoming>) -> impl Future<Output = Answer> + Send;
-}
-
 /// The connections of both sides, from where they are accepted to their end.
 struct Connections {
     http: http1::Builder,
+    /// How long a peer may take to send a request.
+    patience: Duration,
     /// Where they go on as streams of one list.
     lists: Fanout,
     open: TaskTracker,
@@ -392,11 +386,18 @@ impl Connections {
     /// Serves one.
     fn serve(&self, socket: impl Socket, side: impl Side, place: OwnedSemaphorePermit, what: Open) {
         let seat = Seat { _place: place, _counted: side.traffic().count(what) };
-        let (http, shutdown) = (self.http.clone(), self.shutdown.clone());
+        let (http, patience, shutdown) = (self.http.clone(), self.patience, self.shutdown.clone());
         let (lists, others) = (self.lists.clone(), self.open.clone());
         self.open.spawn(async move {
-            let left = connection(http, socket, |request| side.answer(request), shutdown.clone()).await;
-            let Some((socket, plan)) = left else { return };
+            let left = connection(http, socket, patience, &side, shutdown.clone()).await;
+            let (socket, plan) = match left {
+                Ok(Some(left)) => left,
+                Ok(None) => return,
+                Err(error) => {
+                    tracing::debug!(%error, cause = std::error::Error::source(&error), "a connection ended early");
+                    return;
+                }
+            };
             match Stream::begin(plan, side.traffic()) {
                 Begun::List(stream) => {
                     if let Err(error) = lists.join(socket, stream, seat).await {
@@ -417,67 +418,9 @@ impl Connections {
     /// Returns when all have ended but those that went on as streams of one list. Nobody can bring one
     /// more of those then.
     async fn ended(self) {
-        let Self { http: _, lists, open, shutdown: _ } = self;
+        let Self { http: _, patience: _, lists, open, shutdown: _ } = self;
         drop(lists);
         open.close();
         open.wait().await;
-    }
-}
-
-/// One connection: requests and answers by hyper, until one asks for a stream, which is returned; none
-/// when the connection ended.
-async fn connection<S: Socket, A: Future<Output = Answer>>(
-    http: http1::Builder,
-    socket: S,
-    answer: impl Fn(Request<Incoming>) -> A,
-    mut shutdown: Shutdown,
-) -> Option<(S, StreamPlan)> {
-    let handoff = Handoff::default();
-    let service = service_fn(|request| {
-        let answer = answer(request);
-        let handoff = &handoff;
-        async move {
-            match answer.await {
-                Answer::Whole(answer) => Ok::<_, std::convert::Infallible>(answer),
-                Answer::Stream(plan) => {
-                    handoff.offer(plan);
-                    // hyper goes before this answer would be due.
-                    std::future::pending().await
-                }
-            }
-        }
-    });
-    let mut connection = http.serve_connection(handoff.watch(socket), service);
-    let mut ending = false;
-    let plan = loop {
-        let polled = std::future::poll_fn(|cx| {
-            let polled = Pin::new(&mut connection).poll(cx);
-            match (handoff.take(), polled) {
-                (Some(plan), _) => Poll::Ready(Ok(plan)),
-                (None, Poll::Ready(end)) => Poll::Ready(Err(end)),
-                (None, Poll::Pending) => Poll::Pending,
-            }
-        });
-        tokio::select! {
-            biased;
-            polled = polled => match polled {
-                Ok(plan) => break plan,
-                Err(end) => {
-                    log(end);
-                    return None;
-                }
-            },
-            () = shutdown.reached(Phase::Ending), if !ending => {
-                ending = true;
-                Pin::new(&mut connection).graceful_shutdown();
-            }
-        }
-    };
-    Some((connection.into_parts().io.into_socket(), plan))
-}
-
-fn log(end: hyper::Result<()>) {
-    if let Err(error) = end {
-        tracing::debug!(%error, cause = std::error::Error::source(&error), "a connection ended early");
     }
 }

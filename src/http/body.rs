@@ -1,6 +1,6 @@
 //! A request's body, of bounded size and within bounded time, as a value.
 
-use std::time::Duration;
+use std::{future::poll_fn, pin::pin, task::Poll, time::Duration};
 
 use bytes::Bytes;
 use http_body_util::BodyExt;
@@ -23,7 +23,10 @@ pub(crate) const MAX_TEXT: usize = 256 * 1024;
 /// # Errors
 /// Not JSON by its content type (415), too large (413), too slow (408), not UTF-8 or not JSON
 /// (400), a field that is unknown, missing or has a wrong value (422, naming it).
-pub(crate) async fn json<T: DeserializeOwned>(request: Request<Incoming>, patience: Duration) -> Result<T, Problem> {
+pub(crate) async fn json<T: DeserializeOwned>(
+    request: &mut Request<Incoming>,
+    patience: Duration,
+) -> Result<T, Problem> {
     if !is_json(request.headers()) {
         return Err(Problem::NotJson);
     }
@@ -32,7 +35,7 @@ pub(crate) async fn json<T: DeserializeOwned>(request: Request<Incoming>, patien
 
 /// Like [`json`], but no body and no content type at all is the default.
 pub(crate) async fn json_or_default<T: DeserializeOwned + Default>(
-    request: Request<Incoming>,
+    request: &mut Request<Incoming>,
     patience: Duration,
 ) -> Result<T, Problem> {
     if request.body().is_end_stream() && !request.headers().contains_key(header::CONTENT_TYPE) {
@@ -46,16 +49,16 @@ pub(crate) async fn json_or_default<T: DeserializeOwned + Default>(
 /// # Errors
 /// Not plain text in UTF-8 by its content type (415), too large (413), too slow (408), not UTF-8
 /// (400).
-pub(crate) async fn text(request: Request<Incoming>, patience: Duration) -> Result<String, Problem> {
+pub(crate) async fn text(request: &mut Request<Incoming>, patience: Duration) -> Result<String, Problem> {
     if !is_utf8_text(request.headers()) {
         return Err(Problem::NotText);
     }
     String::from_utf8(whole(request, MAX_TEXT, patience).await?.into()).map_err(|error| not_utf8(error.utf8_error()))
 }
 
-async fn whole(request: Request<Incoming>, limit: usize, patience: Duration) -> Result<Bytes, Problem> {
-    let mut body = request.into_body();
-    let read = async {
+async fn whole(request: &mut Request<Incoming>, limit: usize, patience: Duration) -> Result<Bytes, Problem> {
+    let body = request.body_mut();
+    let mut read = pin!(async {
         let mut whole = Vec::new();
         while let Some(frame) = body.frame().await {
             let frame =
@@ -71,7 +74,11 @@ async fn whole(request: Request<Incoming>, limit: usize, patience: Duration) -> 
             whole.extend_from_slice(&data);
         }
         Ok(whole.into())
-    };
+    });
+    // Most come with the head, and need no timer.
+    if let Poll::Ready(whole) = poll_fn(|cx| Poll::Ready(read.as_mut().poll(cx))).await {
+        return whole;
+    }
     tokio::time::timeout(patience, read).await.unwrap_or(Err(Problem::TooSlow))
 }
 

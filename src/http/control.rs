@@ -71,16 +71,17 @@ struct Output<'a> {
 }
 
 impl Control {
-    /// Answers one request.
-    pub(crate) async fn answer(&self, request: Request<Incoming>) -> Answer {
-        match self.observed(&request) {
+    /// Answers one request, and leaves it where it is: it is large, and moving it down step by step costs more
+    /// than most steps.
+    pub(crate) async fn answer(&self, request: &mut Request<Incoming>) -> Answer {
+        match self.observed(request) {
             Ok(Some(answer)) => answer,
             Ok(None) => self.route(request).await.unwrap_or_else(Whole::from).into(),
             Err(problem) => Whole::from(problem).into(),
         }
     }
 
-    async fn route(&self, request: Request<Incoming>) -> Result<Whole, Problem> {
+    async fn route(&self, request: &mut Request<Incoming>) -> Result<Whole, Problem> {
         let (route, allow) = route::control(request.uri().path())?;
         let method = request.method().clone();
         match (route, method) {
@@ -93,7 +94,7 @@ impl Control {
             }
             (ControlRoute::Task(scope, id), Method::PATCH) => self.update(&scope, &id, request).await,
             (ControlRoute::Kill(scope, id), Method::POST) => self.kill(&scope, &id, request).await,
-            (ControlRoute::Output(scope, id), Method::GET) => self.output(&scope, &id, &request).await,
+            (ControlRoute::Output(scope, id), Method::GET) => self.output(&scope, &id, request.uri().query()).await,
             (ControlRoute::Output(scope, id), Method::POST) => self.append(&scope, &id, request).await,
             (ControlRoute::Owner(session), Method::DELETE) => Ok(self.dispose(&session).await),
             (ControlRoute::Terminals(session, route), _) => self.terminals_route(&session, route, allow, request).await,
@@ -107,7 +108,7 @@ impl Control {
         }
     }
 
-    async fn kill(&self, scope: &Scope, id: &TaskId, request: Request<Incoming>) -> Result<Whole, Problem> {
+    async fn kill(&self, scope: &Scope, id: &TaskId, request: &mut Request<Incoming>) -> Result<Whole, Problem> {
         let KillRequest { reason } = body::json_or_default(request, self.request_timeout).await?;
         match self.registry.kill(scope, id, reason)? {
             Kill::Asked(task) => Ok(as_json(StatusCode::ACCEPTED, &task)),
@@ -115,8 +116,8 @@ impl Control {
         }
     }
 
-    async fn output(&self, scope: &Scope, id: &TaskId, request: &Request<Incoming>) -> Result<Whole, Problem> {
-        let wait = wait(request.uri().query().unwrap_or_default())?;
+    async fn output(&self, scope: &Scope, id: &TaskId, query: Option<&str>) -> Result<Whole, Problem> {
+        let wait = wait(query.unwrap_or_default())?;
         let mut shutdown = self.shutdown.clone();
         let reading = tokio::select! {
             reading = self.registry.read_within(scope, id, wait) => reading?,

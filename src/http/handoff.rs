@@ -4,9 +4,11 @@
 //! for it. So hyper parses the request and answers whatever came before it; then the connection's
 //! driver takes the socket back, and hyper is gone.
 //!
-//! Promise: no byte of an earlier answer is lost. The socket is taken only when hyper has written
-//! all it had: [`Watched`] remembers whether the last write was refused. Bytes that the client sent
-//! past the request are dropped, since a stream is a connection's last answer.
+//! Promises:
+//! - No byte of an earlier answer is lost. The socket is taken only when hyper has written all it
+//!   had: [`Lent`] remembers whether the last write was refused. Bytes that the client sent past the
+//!   request are dropped, since a stream is a connection's last answer.
+//! - It is known since when a request is waited for. hyper would have a timer made for each.
 
 use std::{
     io,
@@ -22,7 +24,7 @@ use hyper::{
     HeaderMap,
     rt::{Read, ReadBufCursor, Write},
 };
-use hyper_util::rt::TokioIo;
+use tokio::time::Instant;
 
 use super::{Whole, socket::Socket, stream::StreamPlan};
 
@@ -53,32 +55,75 @@ impl From<Whole> for Answer {
 }
 
 /// What a connection's service and its driver share.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(crate) struct Handoff(Arc<Shared>);
 
-#[derive(Default)]
 struct Shared {
-    plan: Mutex<Option<StreamPlan>>,
+    standing: Mutex<Standing>,
     unsent: AtomicBool,
 }
 
+enum Standing {
+    /// The peer is to send a request, since then.
+    Awaited(Instant),
+    Answering,
+    /// The connection is to become this stream.
+    Offered(StreamPlan),
+}
+
+/// How a connection goes on.
+pub(crate) enum Course {
+    /// The peer is to send a request, since then.
+    Awaited(Instant),
+    /// A request is being answered.
+    Answering,
+    /// As this stream, and without hyper.
+    Stream(StreamPlan),
+}
+
 impl Handoff {
-    /// Called by the service: the connection is to become this stream.
-    pub(crate) fn offer(&self, plan: StreamPlan) {
-        *lock(&self.0.plan) = Some(plan);
+    /// Of a new connection, on which a request is awaited.
+    pub(crate) fn new() -> Self {
+        let standing = Mutex::new(Standing::Awaited(Instant::now()));
+        Self(Arc::new(Shared { standing, unsent: AtomicBool::new(false) }))
     }
 
-    /// Called by the driver after hyper was polled: the plan, once hyper has nothing left to send.
-    pub(crate) fn take(&self) -> Option<StreamPlan> {
-        if self.0.unsent.load(Ordering::Relaxed) {
-            return None;
+    /// Called by the service: a request is there.
+    pub(crate) fn asked(&self) {
+        *lock(&self.0.standing) = Standing::Answering;
+    }
+
+    /// Called by the service: hyper has the answer.
+    pub(crate) fn answered(&self) {
+        *lock(&self.0.standing) = Standing::Awaited(Instant::now());
+    }
+
+    /// Called by the service: the connection is to become this stream.
+    pub(crate) fn offer(&self, plan: StreamPlan) {
+        *lock(&self.0.standing) = Standing::Offered(plan);
+    }
+
+    /// Called by the driver after hyper was polled. The plan is there once hyper has nothing left to send.
+    pub(crate) fn course(&self) -> Course {
+        let mut standing = lock(&self.0.standing);
+        match &*standing {
+            Standing::Awaited(since) => Course::Awaited(*since),
+            Standing::Offered(_) if !self.0.unsent.load(Ordering::Relaxed) => {
+                match std::mem::replace(&mut *standing, Standing::Answering) {
+                    Standing::Offered(plan) => Course::Stream(plan),
+                    Standing::Awaited(_) | Standing::Answering => Course::Answering,
+                }
+            }
+            Standing::Answering | Standing::Offered(_) => Course::Answering,
         }
-        lock(&self.0.plan).take()
     }
 
     /// The socket for hyper to use.
-    pub(crate) fn watch<S: Socket>(&self, socket: S) -> Watched<S> {
-        Watched { io: TokioIo::new(socket), handoff: self.clone() }
+    ///
+    /// # Errors
+    /// When the system does not let it be waited for.
+    pub(crate) fn lend<S: Socket>(&self, socket: S) -> io::Result<Lent<S>> {
+        Ok(Lent { io: socket.lend()?, handoff: self.clone() })
     }
 
     fn written<T>(&self, write: Poll<T>) -> Poll<T> {
@@ -90,24 +135,26 @@ impl Handoff {
 }
 
 /// A socket that remembers whether the last write was refused.
-pub(crate) struct Watched<S> {
-    io: TokioIo<S>,
+pub(crate) struct Lent<S: Socket> {
+    io: S::Lent,
     handoff: Handoff,
 }
 
-impl<S> Watched<S> {
-    pub(crate) fn into_socket(self) -> S {
-        self.io.into_inner()
+impl<S: Socket> Lent<S> {
+    /// # Errors
+    /// When the system does not let it be waited for.
+    pub(crate) fn into_socket(self) -> io::Result<S> {
+        S::take_back(self.io)
     }
 }
 
-impl<S: Socket> Read for Watched<S> {
+impl<S: Socket> Read for Lent<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.io).poll_read(cx, buf)
     }
 }
 
-impl<S: Socket> Write for Watched<S> {
+impl<S: Socket> Write for Lent<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let write = Pin::new(&mut self.io).poll_write(cx, buf);
         self.handoff.written(write)
@@ -120,18 +167,5 @@ impl<S: Socket> Write for Watched<S> {
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(Pin::new(&mut self.io).poll_shutdown(cx))?;
         Poll::Ready(Ok(()))
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.io.is_write_vectored()
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let write = Pin::new(&mut self.io).poll_write_vectored(cx, bufs);
-        self.handoff.written(write)
     }
 }

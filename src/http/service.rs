@@ -80,9 +80,9 @@ impl ControlService {
     }
 
     /// Answers one request.
-    pub async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
+    pub async fn answer(&self, mut request: Request<Incoming>) -> Response<Body> {
         let answer = match self.gate.admit(&request, None).await {
-            Ok(()) => self.control.answer(request).await,
+            Ok(()) => self.control.answer(&mut request).await,
             Err(problem) => Whole::from(problem).into(),
         };
         response(answer, &self.control.traffic, &self.control.shutdown)

@@ -1,4 +1,6 @@
-//! The sockets that a stream can be written to.
+//! The sockets that a stream can be written to, and what hyper has of them until then.
+
+mod local;
 
 use std::{
     future::Future,
@@ -7,13 +9,19 @@ use std::{
     task::{Context, Waker},
 };
 
+use hyper::rt::{Read, Write};
+use hyper_util::rt::TokioIo;
 use tokio::{
-    io::{AsyncRead, AsyncWrite, Interest, Ready},
+    io::{AsyncRead, AsyncWrite, Interest, Ready, unix::AsyncFd},
     net::{TcpStream, UnixStream},
 };
 
-/// A connected socket of either family. Its methods are tokio's own of that name, but for the last two.
-pub(crate) trait Socket: AsyncRead + AsyncWrite + Unpin + Send + Sync + 'static {
+use self::local::LocalSocket;
+
+/// A connected socket of either family. Its methods are tokio's own of that name, but for the last four.
+pub(crate) trait Socket: AsyncRead + AsyncWrite + Sized + Unpin + Send + Sync + 'static {
+    /// The same socket, as hyper uses it.
+    type Lent: Read + Write + Unpin + Send;
     fn ready(&self, interest: Interest) -> impl Future<Output = io::Result<Ready>> + Send;
     fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize>;
     fn try_write(&self, bytes: &[u8]) -> io::Result<usize>;
@@ -22,11 +30,25 @@ pub(crate) trait Socket: AsyncRead + AsyncWrite + Unpin + Send + Sync + 'static 
     /// Lets go of the task that waited for input last. A socket holds it until another one waits in the
     /// same way, and with it all the room that the task took.
     fn forget_waiter(&self);
+    /// For hyper to use.
+    fn lend(self) -> io::Result<Self::Lent>;
+    /// After hyper used it.
+    fn take_back(lent: Self::Lent) -> io::Result<Self>;
+}
+
+/// A descriptor that the runtime waits in, for that and nothing else. Must be called within a tokio runtime.
+#[expect(
+    deprecated,
+    reason = "what takes its place is unsafe: a descriptor might change below it, which an owned one cannot"
+)]
+pub(super) fn watched(descriptor: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
+    AsyncFd::with_interest(descriptor, interest)
 }
 
 macro_rules! socket {
-    ($($family:ident)*) => {$(
+    ($family:ident, $lent:ty, $lend:expr, $take_back:expr) => {
         impl Socket for $family {
+            type Lent = $lent;
             fn ready(&self, interest: Interest) -> impl Future<Output = io::Result<Ready>> + Send {
                 $family::ready(self, interest)
             }
@@ -43,7 +65,16 @@ macro_rules! socket {
                 // Nobody is woken by it; whether there is input does not matter here.
                 let _ = self.poll_read_ready(&mut Context::from_waker(Waker::noop()));
             }
+            fn lend(self) -> io::Result<$lent> {
+                $lend(self)
+            }
+            fn take_back(lent: $lent) -> io::Result<Self> {
+                $take_back(lent)
+            }
         }
-    )*};
+    };
 }
-socket!(TcpStream UnixStream);
+socket!(TcpStream, TokioIo<TcpStream>, |socket| Ok(TokioIo::new(socket)), |lent: TokioIo<_>| Ok(lent.into_inner()));
+socket!(UnixStream, LocalSocket, |socket: UnixStream| LocalSocket::new(socket.into_fd()?), |lent: LocalSocket| {
+    UnixStream::from_std(lent.into_fd().into())
+});

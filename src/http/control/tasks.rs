@@ -58,7 +58,7 @@ enum ReportedStatus {
 }
 
 impl Control {
-    pub(super) async fn start(&self, scope: &Scope, request: Request<Incoming>) -> Result<Whole, Problem> {
+    pub(super) async fn start(&self, scope: &Scope, request: &mut Request<Incoming>) -> Result<Whole, Problem> {
         let start: Start = body::json(request, self.request_timeout).await?;
         let (task, work) = start.checked()?;
         let task = match work {
@@ -72,7 +72,7 @@ impl Control {
         &self,
         scope: &Scope,
         id: &TaskId,
-        request: Request<Incoming>,
+        request: &mut Request<Incoming>,
     ) -> Result<Whole, Problem> {
         let word = self.externals.hear(&self.registry, scope, id)?;
         let report: Report = body::json(request, self.request_timeout).await?;
@@ -83,7 +83,7 @@ impl Control {
         &self,
         scope: &Scope,
         id: &TaskId,
-        request: Request<Incoming>,
+        request: &mut Request<Incoming>,
     ) -> Result<Whole, Problem> {
         let word = self.externals.hear(&self.registry, scope, id)?;
         let text = body::text(request, self.request_timeout).await?;

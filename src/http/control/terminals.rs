@@ -45,7 +45,7 @@ impl Control {
         session: &SessionId,
         route: TerminalRoute,
         allow: &'static str,
-        request: Request<Incoming>,
+        request: &mut Request<Incoming>,
     ) -> Result<Whole, Problem> {
         match (route, request.method()) {
             (TerminalRoute::All, &Method::GET) => Ok(as_json(StatusCode::OK, &self.terminals.list(session))),
@@ -61,7 +61,7 @@ impl Control {
         }
     }
 
-    async fn open_terminal(&self, session: &SessionId, request: Request<Incoming>) -> Result<Whole, Problem> {
+    async fn open_terminal(&self, session: &SessionId, request: &mut Request<Incoming>) -> Result<Whole, Problem> {
         let open: Open = body::json_or_default(request, self.request_timeout).await?;
         let terminal = self.terminals.open(session, &open.checked()?)?;
         Ok(created(&format!("{}/{}", terminals_path(session), terminal.id), &terminal))
@@ -77,7 +77,12 @@ impl Control {
         }
     }
 
-    async fn send(&self, session: &SessionId, id: TerminalId, request: Request<Incoming>) -> Result<Whole, Problem> {
+    async fn send(
+        &self,
+        session: &SessionId,
+        id: TerminalId,
+        request: &mut Request<Incoming>,
+    ) -> Result<Whole, Problem> {
         let Send { text, enter, wait } = body::json(request, self.request_timeout).await?;
         let input = Input { text, enter: enter.unwrap_or(true) };
         let task = self.terminals.send(session, id, &input, wait)?;

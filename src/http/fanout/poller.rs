@@ -15,6 +15,8 @@ use rustix::event::{
 };
 use tokio::io::{Interest as TokioInterest, unix::AsyncFd};
 
+use crate::http::socket::watched;
+
 /// The most sockets that are told of at once.
 const BATCH: usize = 64;
 
@@ -43,13 +45,9 @@ pub(super) struct Poller {
 
 impl Poller {
     /// Must be called within a tokio runtime.
-    #[expect(
-        deprecated,
-        reason = "what takes its place is unsafe: a descriptor might change below it, which this cannot"
-    )]
     pub(super) fn new() -> io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-        Ok(Self { epoll: AsyncFd::with_interest(epoll, TokioInterest::READABLE)? })
+        Ok(Self { epoll: watched(epoll, TokioInterest::READABLE)? })
     }
 
     /// Waits for a socket until it is closed. `key` tells it apart.
