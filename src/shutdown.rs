@@ -2,7 +2,13 @@
 //!
 //! Promise: a phase is entered once, in this order, and whoever looks later still sees it.
 
-use tokio::sync::watch;
+use std::{
+    fmt,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use tokio::{sync::watch, task::coop::unconstrained};
 
 /// How far a shutdown has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -54,6 +60,46 @@ impl Shutdown {
         // An error says that the trigger is gone, which ends all.
         let _ = self.0.wait_for(|now| *now >= phase).await;
     }
+
+    /// The same, for who is polled for much else too.
+    pub(crate) fn until(self, phase: Phase) -> Until {
+        let mut waiting = self.clone();
+        Until {
+            shutdown: self,
+            // Nobody's share is to keep it from waiting: it is not asked again before it has to be.
+            reached: Some(Box::pin(unconstrained(async move { waiting.reached(phase).await }))),
+            looked_in: None,
+        }
+    }
+}
+
+/// Waits for a phase, and asks anew only when the phase has changed, which is what wakes who waits. To be
+/// polled by one task.
+pub(crate) struct Until {
+    shutdown: Shutdown,
+    /// None once it is.
+    reached: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    looked_in: Option<Phase>,
+}
+
+impl Until {
+    /// Ready once, when the phase is reached, and never again.
+    pub(crate) fn poll_once(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(reached) = &mut self.reached else { return Poll::Pending };
+        let now = self.shutdown.phase();
+        if self.looked_in.replace(now) == Some(now) {
+            return Poll::Pending;
+        }
+        ready!(reached.as_mut().poll(cx));
+        self.reached = None;
+        Poll::Ready(())
+    }
+}
+
+impl fmt::Debug for Until {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Until").field(&self.shutdown).finish()
+    }
 }
 
 /// Returns at the next SIGTERM or SIGINT.
@@ -74,6 +120,10 @@ pub fn signals() -> std::io::Result<impl AsyncFnMut()> {
 
 #[cfg(test)]
 mod tests {
+    use std::future::poll_fn;
+
+    use tokio::task::yield_now;
+
     use super::*;
 
     #[tokio::test]
@@ -84,6 +134,38 @@ mod tests {
         trigger.enter(Phase::Draining);
         assert_eq!(shutdown.phase(), Phase::Ending);
         shutdown.reached(Phase::Draining).await;
+    }
+
+    #[tokio::test]
+    async fn who_is_polled_for_much_else_is_woken_by_each_phase_and_told_once() {
+        for (first, second, waited_for) in [
+            (Phase::Draining, Phase::Ending, Phase::Draining),
+            (Phase::Draining, Phase::Ending, Phase::Ending),
+            (Phase::Ending, Phase::Ending, Phase::Draining),
+        ] {
+            let (trigger, shutdown) = channel();
+            let mut until = shutdown.until(waited_for);
+            let mut polls = 0;
+            let waiting = tokio::spawn(poll_fn(move |cx| {
+                polls += 1;
+                match until.poll_once(cx) {
+                    Poll::Ready(()) => {
+                        assert!(until.poll_once(cx).is_pending());
+                        Poll::Ready(polls)
+                    }
+                    Poll::Pending => {
+                        assert!(until.poll_once(cx).is_pending());
+                        Poll::Pending
+                    }
+                }
+            }));
+            yield_now().await;
+            trigger.enter(first);
+            yield_now().await;
+            assert_eq!(waiting.is_finished(), first >= waited_for);
+            trigger.enter(second);
+            assert_eq!(waiting.await.unwrap(), if first >= waited_for { 2 } else { 3 });
+        }
     }
 
     #[tokio::test]

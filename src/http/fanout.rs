@@ -30,7 +30,6 @@ use std::{
     future::poll_fn,
     io,
     ops::ControlFlow,
-    pin::{Pin, pin},
     sync::Arc,
     task::{Context, Poll},
 };
@@ -55,7 +54,7 @@ use super::{
 };
 use crate::{
     hub::{Bell, Subscription},
-    shutdown::{Phase, Shutdown},
+    shutdown::{Phase, Shutdown, Until},
 };
 
 /// How many readers are served before others get their share: some 0.4 ms.
@@ -124,10 +123,10 @@ pub(crate) fn fanout() -> io::Result<(Fanout, Engine)> {
 
 impl Engine {
     /// Writes streams until `shutdown` ends them, or nobody can bring one any more.
-    pub(crate) async fn run(mut self, mut shutdown: Shutdown) {
-        let mut ending = pin!(shutdown.reached(Phase::Ending));
+    pub(crate) async fn run(mut self, shutdown: Shutdown) {
+        let mut ending = shutdown.until(Phase::Ending);
         let mut work = Work::default();
-        while poll_fn(|cx| self.poll_work(cx, ending.as_mut(), &mut work)).await.is_continue() {
+        while poll_fn(|cx| self.poll_work(cx, &mut ending, &mut work)).await.is_continue() {
             let mut served = work.ready.len() + work.arrivals.len();
             for ready in work.ready.drain(..) {
                 self.attend(ready, Reader::serve);
@@ -149,13 +148,8 @@ impl Engine {
 
     /// Ready when there is something to do: what came meanwhile, at most a turn's worth of each sort, or
     /// that this is the end.
-    fn poll_work(
-        &mut self,
-        cx: &mut Context<'_>,
-        ending: Pin<&mut impl Future<Output = ()>>,
-        work: &mut Work,
-    ) -> Poll<ControlFlow<()>> {
-        if ending.poll(cx).is_ready() {
+    fn poll_work(&mut self, cx: &mut Context<'_>, ending: &mut Until, work: &mut Work) -> Poll<ControlFlow<()>> {
+        if ending.poll_once(cx).is_ready() {
             return Poll::Ready(ControlFlow::Break(()));
         }
         let mut some = !self.due.is_empty();

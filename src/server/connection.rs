@@ -3,8 +3,7 @@
 //! Promises:
 //! - A peer that takes longer than its time to send the head of a request, the first or the next, is dropped.
 //! - At the gateway's end the request that is being answered is, and none after it.
-//! - What wakes the task costs no more than it must: a timer is set once in a while and not for each
-//!   request, and the gateway's end is looked at without waiting for it anew.
+//! - A request sets no timer: one is set once in a while for all that come meanwhile.
 
 use std::{
     convert::Infallible,
@@ -79,9 +78,7 @@ pub(super) async fn connection<S: Socket>(
     let mut connection = http.serve_connection(handoff.lend(socket)?, service);
     let timer = pin!(sleep(patience));
     let mut alarm = Alarm::new(timer);
-    let (phase, mut shutdown) = (shutdown.clone(), shutdown);
-    let mut ending = pin!(unconstrained(shutdown.reached(Phase::Ending)));
-    let mut looked_in = None;
+    let mut ending = shutdown.until(Phase::Ending);
     let left = poll_fn(|cx| {
         loop {
             let polled = Pin::new(&mut connection).poll(cx);
@@ -97,13 +94,7 @@ pub(super) async fn connection<S: Socket>(
             {
                 return Poll::Ready(Err(Cut::Silent));
             }
-            // A change of phase wakes who waited for the end; until then there is no need to do so anew.
-            let now = phase.phase();
-            if looked_in.replace(now) == Some(now) {
-                return Poll::Pending;
-            }
-            ready!(ending.as_mut().poll(cx));
-            looked_in = Some(Phase::Ending);
+            ready!(ending.poll_once(cx));
             Pin::new(&mut connection).graceful_shutdown();
         }
     });
