@@ -62,7 +62,7 @@ const SCENARIOS: &[Scenario] = &[
         bounds: [
             // One for each reader, and one in 200 is the answer to the producer.
             &[most("sends", 1.02), most("other system calls", 0.1)],
-            &[most("instructions", 530.0)],
+            &[most("instructions", 450.0)],
             &[most("allocations", 0.2), most("allocations kept", 0.005)],
         ],
     },
@@ -72,9 +72,9 @@ const SCENARIOS: &[Scenario] = &[
         few: 50,
         many: 1_050,
         bounds: [
-            &[most("sends", 1.05), most("other system calls", 4.0)],
-            &[most("instructions", 26_500.0)],
-            &[most("allocations", 15.5), most("allocations kept", 0.02)],
+            &[most("sends", 1.05), most("other system calls", 2.4)],
+            &[most("instructions", 22_000.0)],
+            &[most("allocations", 13.5), most("allocations kept", 0.02)],
         ],
     },
     Scenario {
@@ -83,9 +83,9 @@ const SCENARIOS: &[Scenario] = &[
         few: 50,
         many: 1_050,
         bounds: [
-            &[most("sends", 2.1), most("other system calls", 8.0)],
-            &[most("instructions", 72_000.0)],
-            &[most("allocations", 46.0), most("allocations kept", 0.05)],
+            &[most("sends", 2.1), most("other system calls", 4.8)],
+            &[most("instructions", 66_000.0)],
+            &[most("allocations", 42.0), most("allocations kept", 0.05)],
         ],
     },
 ];
